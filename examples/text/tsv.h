@@ -1,0 +1,34 @@
+/* Rows from a tab-separated file, in one of two forms, told apart by the first row:
+ *   split source relation label kind steps group premise hypothesis     the data set's own nine columns
+ *   label premise hypothesis                                            the rest is then split "", source "tsv",
+ *                                                                       relation "", kind "true" or "", steps 0, group
+ * "" label is 0 or 1; split is train, dev or test; kind is true, hard or easy and agrees with label; steps is a number
+ * >= 0; premise and hypothesis are not empty. An empty line is an error, since a row may have been lost there. */
+#ifndef TEXT_TSV_H
+#define TEXT_TSV_H
+
+#include "text/arena.h"
+#include "text/error.h"
+#include "text/lines.h"
+#include "text/row.h"
+
+typedef struct tsv {
+    lines lines;
+    int columns; /* 9 or 3; 0 before the first row */
+} tsv;
+
+/* Opens `path`, which must outlive the reader (messages name it). 0, or -1 with a message. */
+int tsv_open(tsv *t, const char *path, text_error *error);
+int tsv_open_memory(tsv *t, const char *name, const void *data, size_t size, text_error *error);
+
+/* 1: *out is the next row; its strings live in `strings`. 0: end of file. -1: error "FILE:LINE: ...".
+ * A file without any row is an error. */
+int tsv_next(tsv *t, arena *strings, row *out, text_error *error);
+
+void tsv_close(tsv *t);
+
+/* Writes one row in nine columns, with its newline. 0, or -1 when a field holds a tab or line end, or on a write error.
+ */
+int tsv_write(FILE *file, const row *r, text_error *error);
+
+#endif
