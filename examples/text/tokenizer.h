@@ -71,9 +71,4 @@ int tokenize(const tokenizer *t, token_cache *cache, const char *text, size_t le
 
 void token_list_free(token_list *list);
 
-/* Calls `each` for every word of the basic tokenizer: its normalized UTF-8 bytes (not NUL-terminated, valid during the
- * call). Stops when `each` returns nonzero and returns that; -1 when memory ends. What wordpiece.h counts. */
-int tokenizer_words(const char *text, size_t length, bool lower,
-                    int (*each)(void *user, const char *word, size_t bytes), void *user);
-
 #endif
