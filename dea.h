@@ -436,3 +436,1239 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 }
 #endif
 #endif /* DEA_H_DECLARATIONS */
+
+/* ---------------------------------------------------------------------------------------------------------------------- */
+#if defined(DEA_IMPLEMENTATION) && !defined(DEA_H_IMPLEMENTATION)
+#define DEA_H_IMPLEMENTATION
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h> /* snprintf, for tensor names; nothing is ever printed */
+#include <string.h>
+#ifdef _OPENMP
+#    include <omp.h>
+#endif
+#ifndef DEA_NO_BLAS
+#    include <cblas.h>
+#endif
+
+/* ==== 3. Status, memory, threads ======================================================================================
+ * Knows nothing of attention: sizes without overflow, scratch carved from the caller's workspace, work spread over workers,
+ * counter-based random bits. */
+
+#define DEA__REAL(x) ((dea_real)(x))
+#define DEA__PI      3.14159265358979323846
+
+DEA_API const char *dea_status_string(dea_status status) {
+    switch (status) {
+    case DEA_OK: return "success";
+    case DEA_ERR_NULL: return "a pointer that must be given is NULL";
+    case DEA_ERR_SHAPE: return "a size is zero or negative, or sizes do not fit each other";
+    case DEA_ERR_OVERFLOW: return "a product of sizes is too large for memory";
+    case DEA_ERR_WORKSPACE: return "the workspace is smaller than the workspace function says";
+    case DEA_ERR_ALIGNMENT: return "the workspace is not aligned to DEA_ALIGNMENT bytes";
+    case DEA_ERR_STRIDE: return "a stride is negative, or rows of one tensor overlap";
+    case DEA_ERR_ALIAS: return "an output shares memory with an input or with another output";
+    case DEA_ERR_KEY_LENGTH: return "a key length is below 0 or above seq_k";
+    case DEA_ERR_LABEL: return "an alpha label is outside [0, 0.95]";
+    case DEA_ERR_BLOCK: return "a label block is empty or outside the map";
+    case DEA_ERR_BLOCK_OVERLAP: return "two label blocks share a cell";
+    case DEA_ERR_TARGET: return "a target key is below -1 or not below seq_k";
+    case DEA_ERR_GAMMA: return "gamma is outside [0, 1]";
+    case DEA_ERR_DROPOUT: return "a dropout probability is outside [0, 1)";
+    case DEA_ERR_TEMPERATURE: return "a temperature is not a finite number above 0";
+    case DEA_ERR_OPTION: return "an option has no meaning, or two options exclude each other";
+    case DEA_ERR_ISA: return "the instruction set asked for is not there on this CPU or in this build";
+    case DEA_ERR_INDEX: return "an embedding id or class index is out of range";
+    case DEA_ERR_CAPACITY: return "a table or buffer is full, or a name is too long";
+    case DEA_ERR_NONFINITE: return "a gradient holds NaN or infinity; nothing was updated";
+    case DEA_ERR_ISOLATION: return "one loss reached a gradient that belongs to the other";
+    case DEA_ERR_LABELS_MISSING: return "the gate loss needs alpha labels";
+    case DEA_ERR_FROZEN: return "a frozen buffer was written, or an unfrozen or empty one was read";
+    case DEA_ERR_BASE_CHANGED: return "bytes that must stay frozen have changed";
+    }
+    return "unknown status";
+}
+
+/* a*b*c*d elements, or 0 if any is not positive or their bytes would not fit in a ptrdiff_t. */
+static size_t dea__count(ptrdiff_t a, ptrdiff_t b, ptrdiff_t c, ptrdiff_t d) {
+    const ptrdiff_t factors[4] = {a, b, c, d};
+    const size_t limit = (size_t)PTRDIFF_MAX / sizeof(double);
+    size_t product = 1;
+    for (int i = 0; i < 4; i++) {
+        if (factors[i] <= 0 || product > limit / (size_t)factors[i]) return 0;
+        product *= (size_t)factors[i];
+    }
+    return product;
+}
+
+/* Carves aligned pieces out of a workspace. With base NULL it only measures: one layout function serves the size query and
+ * the call, so that they cannot disagree. `failed` is set once a size overflows. */
+typedef struct dea__arena {
+    char *base;
+    size_t used;
+    int failed;
+} dea__arena;
+
+static void *dea__take(dea__arena *arena, size_t count, size_t element) {
+    const size_t limit = (size_t)PTRDIFF_MAX - DEA_ALIGNMENT;
+    if (count > limit / element || arena->used > limit - count * element) {
+        arena->failed = 1;
+        return NULL;
+    }
+    void *piece = arena->base ? arena->base + arena->used : NULL;
+    arena->used += (count * element + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
+    return piece;
+}
+
+static dea_real *dea__take_reals(dea__arena *arena, size_t count) {
+    return (dea_real *)dea__take(arena, count, sizeof(dea_real));
+}
+
+static double *dea__take_doubles(dea__arena *arena, size_t count) {
+    return (double *)dea__take(arena, count, sizeof(double));
+}
+
+/* Bytes a measuring arena came to, or 0. Never 0 for a valid layout: an empty one still wants one aligned unit. */
+static size_t dea__arena_bytes(const dea__arena *arena) {
+    if (arena->failed) return 0;
+    return arena->used ? arena->used : DEA_ALIGNMENT;
+}
+
+static dea_status dea__check_workspace(const void *workspace, size_t given, size_t needed) {
+    if (needed == 0) return DEA_ERR_OVERFLOW;
+    if (!workspace) return DEA_ERR_NULL;
+    if ((uintptr_t)workspace % DEA_ALIGNMENT) return DEA_ERR_ALIGNMENT;
+    return given < needed ? DEA_ERR_WORKSPACE : DEA_OK;
+}
+
+/* ---- threads */
+typedef void dea__job(void *context, int job, int worker);
+
+typedef struct dea__jobs {
+    dea__job *body;
+    void *context;
+    int jobs, workers;
+} dea__jobs;
+
+static void dea__worker(void *context, int worker) {
+    const dea__jobs *all = (const dea__jobs *)context;
+    for (int job = worker; job < all->jobs; job += all->workers) all->body(all->context, job, worker);
+}
+
+/* body(context, job, worker) for every job in [0, jobs). Which worker does a job is fixed, and nothing may depend on it. */
+static void dea__for(const dea_threads *threads, int jobs, dea__job *body, void *context) {
+    dea__jobs all;
+    all.body = body;
+    all.context = context;
+    all.jobs = jobs;
+    all.workers = threads && threads->count > 1 ? threads->count : 1;
+    if (all.workers > jobs) all.workers = jobs;
+    if (all.workers <= 1) {
+        for (int job = 0; job < jobs; job++) body(context, job, 0);
+    } else if (threads->run) {
+        threads->run(threads->user, all.workers, dea__worker, &all);
+    } else {
+#ifdef _OPENMP
+#    pragma omp parallel for num_threads(all.workers) schedule(static, 1)
+#endif
+        for (int worker = 0; worker < all.workers; worker++) dea__worker(&all, worker);
+    }
+}
+
+DEA_API dea_threads dea_threads_default(void) {
+    dea_threads threads;
+    memset(&threads, 0, sizeof threads);
+#ifdef _OPENMP
+    threads.count = omp_get_max_threads();
+#else
+    threads.count = 1;
+#endif
+    return threads;
+}
+
+/* ---- random bits from counters: a draw is a function of its coordinates, so it needs no state and no storage */
+static uint64_t dea__mix64(uint64_t x) { /* splitmix64 */
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* Uniform in [0,1), 53 bits. */
+static double dea__uniform(uint64_t seed, uint64_t index) {
+    return (double)(dea__mix64(dea__mix64(seed) + index * 0xD1342543DE82EF95u) >> 11) * (1.0 / 9007199254740992.0);
+}
+
+typedef struct dea__row_key {
+    uint32_t low, high;
+} dea__row_key;
+
+/* The key of one row of a dropout mask. */
+static dea__row_key dea__dropout_row(uint64_t seed, uint64_t step, uint64_t row) {
+    const uint64_t mixed = dea__mix64(dea__mix64(dea__mix64(seed) ^ step) + row);
+    dea__row_key key;
+    key.low = (uint32_t)mixed;
+    key.high = (uint32_t)(mixed >> 32);
+    return key;
+}
+
+/* 32 random bits for element `column` of a row: two rounds of an invertible 32-bit hash, cheap in vector registers. */
+static uint32_t dea__dropout_bits(dea__row_key key, uint32_t column) {
+    uint32_t x = column ^ key.low;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x += key.high;
+    x *= 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+/* An element is kept if its bits are at least this. */
+static uint32_t dea__dropout_threshold(double p) { return (uint32_t)(p * 4294967296.0); }
+
+/* ---- numerics */
+static double dea__sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
+static double dea__softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static int dea__finite(double x) { return x - x == 0; }
+
+static double dea__dot(const dea_real *x, const dea_real *y, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)x[i] * (double)y[i];
+    return sum;
+}
+
+/* C [m,n] = alpha op(A) op(B) + beta C, row-major, op(A) [m,k], op(B) [k,n]; transposed: stored [k,m], [n,k]. C is not read
+ * when beta is 0. */
+static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a, ptrdiff_t lda,
+                      const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc, const dea_threads *threads) {
+    if (m <= 0 || n <= 0) return;
+#ifndef DEA_NO_BLAS
+    (void)threads;
+    const CBLAS_TRANSPOSE ta = transpose_a ? CblasTrans : CblasNoTrans, tb = transpose_b ? CblasTrans : CblasNoTrans;
+    if (sizeof(dea_real) == sizeof(double))
+        cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, alpha, (const double *)(const void *)a, (int)lda,
+                    (const double *)(const void *)b, (int)ldb, beta, (double *)(void *)c, (int)ldc);
+    else
+        cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, (float)alpha, (const float *)(const void *)a, (int)lda,
+                    (const float *)(const void *)b, (int)ldb, (float)beta, (float *)(void *)c, (int)ldc);
+#else
+    (void)threads;
+    for (int i = 0; i < m; i++) {
+        dea_real *row = c + i * ldc;
+        if (beta == 0) memset(row, 0, (size_t)n * sizeof *row);
+        else
+            for (int j = 0; j < n; j++) row[j] = DEA__REAL(beta * (double)row[j]);
+        for (int p = 0; p < k; p++) {
+            const dea_real x = DEA__REAL(alpha * (double)(transpose_a ? a[p * lda + i] : a[i * lda + p]));
+            if (transpose_b)
+                for (int j = 0; j < n; j++) row[j] += x * b[j * ldb + p];
+            else
+                for (int j = 0; j < n; j++) row[j] += x * b[p * ldb + j];
+        }
+    }
+#endif
+}
+
+/* ==== 4. Vector kernels =============================================================================================== */
+
+/* ==== 5. The plain path ===============================================================================================
+ * Attention as the equations have it, with maps of T x T: first what a call may be given (both paths share these checks),
+ * then one head forward, one head backward. Written to be read; the fast path is measured against it. Row sums are taken in
+ * double. */
+
+DEA_API dea_attention dea_attention_init(int batch, int heads, int seq, int head_dim) {
+    dea_attention a;
+    memset(&a, 0, sizeof a);
+    a.batch = batch;
+    a.heads = heads;
+    a.seq_q = a.seq_k = seq;
+    a.head_dim = head_dim;
+    a.threads = dea_threads_default();
+    return a;
+}
+
+/* ---- what a call may be given */
+
+/* One [B,H,T,d] tensor: where it starts and how far apart its rows are. */
+typedef struct dea__view {
+    const dea_real *data;
+    dea_strides strides;
+    int batch, heads, tokens, width;
+} dea__view;
+
+static dea__view dea__view_of(const dea_real *data, dea_strides strides, int batch, int heads, int tokens, int width) {
+    dea__view view;
+    view.data = data;
+    view.batch = batch;
+    view.heads = heads;
+    view.tokens = tokens;
+    view.width = width;
+    view.strides = strides;
+    if (strides.batch == 0 && strides.head == 0 && strides.token == 0) {
+        view.strides.token = width;
+        view.strides.head = (ptrdiff_t)tokens * width;
+        view.strides.batch = (ptrdiff_t)heads * tokens * width;
+    }
+    return view;
+}
+
+static dea__view dea__q_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->q_strides, a->batch, a->heads, a->seq_q, a->head_dim);
+}
+static dea__view dea__k_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->k_strides, a->batch, a->heads, a->seq_k, a->head_dim);
+}
+static dea__view dea__v_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->v_strides, a->batch, a->heads, a->seq_k, a->head_dim);
+}
+static dea__view dea__o_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->o_strides, a->batch, a->heads, a->seq_q, a->head_dim);
+}
+
+/* Row 0 of one head. */
+static ptrdiff_t dea__head_offset(const dea__view *view, int b, int h) {
+    return b * view->strides.batch + h * view->strides.head;
+}
+
+/* Elements from the first to one past the last, or 0 if a stride is negative, axes do not nest or the span overflows. */
+static size_t dea__span(const dea__view *view) {
+    ptrdiff_t stride[3] = {view->strides.token, view->strides.head, view->strides.batch};
+    ptrdiff_t extent[3] = {view->tokens, view->heads, view->batch};
+    for (int i = 1; i < 3; i++) /* sort the three axes by stride */
+        for (int j = i; j > 0 && stride[j] < stride[j - 1]; j--) {
+            const ptrdiff_t s = stride[j], e = extent[j];
+            stride[j] = stride[j - 1], extent[j] = extent[j - 1];
+            stride[j - 1] = s, extent[j - 1] = e;
+        }
+    const size_t limit = (size_t)PTRDIFF_MAX / sizeof(dea_real);
+    size_t span = (size_t)view->width;
+    for (int i = 0; i < 3; i++) {
+        if (extent[i] == 1) continue;
+        if (stride[i] < 0 || (size_t)stride[i] < span) return 0;
+        if ((size_t)stride[i] > (limit - span) / (size_t)(extent[i] - 1)) return 0;
+        span += (size_t)stride[i] * (size_t)(extent[i] - 1);
+    }
+    return span;
+}
+
+/* Whether two tensors with overlapping ranges truly share an element. Tensors that interleave, as in a fused [B,T,3,H,d],
+ * have equal strides and do not; with different strides the answer is a cautious yes. */
+static int dea__collide(const dea__view *x, const dea__view *y) {
+    const uintptr_t x0 = (uintptr_t)x->data, y0 = (uintptr_t)y->data;
+    if (x0 + dea__span(x) * sizeof(dea_real) <= y0 || y0 + dea__span(y) * sizeof(dea_real) <= x0) return 0;
+    const dea_strides s = x->strides;
+    if (s.batch != y->strides.batch || s.head != y->strides.head || s.token != y->strides.token || s.token <= 0) return 1;
+    if (x->width != y->width || (x0 > y0 ? x0 - y0 : y0 - x0) % sizeof(dea_real)) return 1;
+    const ptrdiff_t delta = x0 > y0 ? (ptrdiff_t)((x0 - y0) / sizeof(dea_real)) : -(ptrdiff_t)((y0 - x0) / sizeof(dea_real));
+    const int batch = x->batch > y->batch ? x->batch : y->batch, heads = x->heads > y->heads ? x->heads : y->heads;
+    const int tokens = x->tokens > y->tokens ? x->tokens : y->tokens;
+    for (int b = 1 - batch; b < batch; b++)
+        for (int h = 1 - heads; h < heads; h++) {
+            const ptrdiff_t rest = delta - b * s.batch - h * s.head;
+            ptrdiff_t t = rest / s.token; /* the nearest token distances on either side */
+            for (ptrdiff_t near = t - 1; near <= t + 1; near++) {
+                const ptrdiff_t gap = rest - near * s.token;
+                if (near > -tokens && near < tokens && gap > -x->width && gap < x->width) return 1;
+            }
+        }
+    return 0;
+}
+
+static dea__view dea__flat_view(const dea_real *data, size_t count) { /* any contiguous tensor, as one row a unit */
+    const dea_strides none = {0, 0, 0};
+    dea__view view = dea__view_of(data, none, 1, 1, 1, 1);
+    view.tokens = (int)(count > INT32_MAX ? INT32_MAX : count);
+    view.strides.token = (ptrdiff_t)(count > INT32_MAX ? (count - 1) / (INT32_MAX - 1) : 1);
+    return view;
+}
+
+/* Tensors of one call, to be checked for shared memory. Inputs may share with inputs. */
+typedef struct dea__tensors {
+    dea__view view[40];
+    int is_output[40];
+    int count;
+} dea__tensors;
+
+static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
+    if (!view.data) return;
+    tensors->view[tensors->count] = view;
+    tensors->is_output[tensors->count++] = is_output;
+}
+
+static void dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
+    if (!data) return;
+    dea__add_view(tensors, dea__flat_view((const dea_real *)data, (bytes + sizeof(dea_real) - 1) / sizeof(dea_real)),
+                  is_output);
+}
+
+static dea_status dea__check_alias(const dea__tensors *tensors) {
+    for (int i = 0; i < tensors->count; i++)
+        for (int j = 0; j < i; j++)
+            if ((tensors->is_output[i] || tensors->is_output[j]) && dea__collide(&tensors->view[i], &tensors->view[j]))
+                return DEA_ERR_ALIAS;
+    return DEA_OK;
+}
+
+static int dea__alpha_valid(dea_real alpha) { return alpha >= 0 && alpha <= DEA__REAL(DEA_ALPHA_MAX); }
+
+static dea_status dea__check_blocks(const dea_attention *a) {
+    const dea_label_block *blocks = a->label_blocks;
+    int sorted = 1;
+    for (size_t i = 0; i < a->label_block_count; i++) {
+        const dea_label_block *x = &blocks[i];
+        if (x->batch < 0 || x->batch >= a->batch || x->q_begin < 0 || x->q_begin >= x->q_end || x->q_end > a->seq_q ||
+            x->k_begin < 0 || x->k_begin >= x->k_end || x->k_end > a->seq_k)
+            return DEA_ERR_BLOCK;
+        if (!dea__alpha_valid(x->alpha)) return DEA_ERR_LABEL;
+        if (i && x->batch < blocks[i - 1].batch) sorted = 0;
+    }
+    for (size_t i = 0; i < a->label_block_count; i++)
+        for (size_t j = i + 1; j < a->label_block_count; j++) {
+            const dea_label_block *x = &blocks[i], *y = &blocks[j];
+            if (x->batch != y->batch) {
+                if (sorted) break; /* no later block is of this batch row */
+                continue;
+            }
+            if (x->q_begin < y->q_end && y->q_begin < x->q_end && x->k_begin < y->k_end && y->k_begin < x->k_end)
+                return DEA_ERR_BLOCK_OVERLAP;
+        }
+    return DEA_OK;
+}
+
+/* Shapes and scalar options: all that a workspace size depends on. */
+static dea_status dea__check_shape(const dea_attention *a) {
+    if (!a) return DEA_ERR_NULL;
+    if (a->batch <= 0 || a->heads <= 0 || a->seq_q <= 0 || a->seq_k <= 0 || a->head_dim <= 0) return DEA_ERR_SHAPE;
+    if (a->threads.count < 1) return DEA_ERR_SHAPE;
+    if (a->head_dim > (INT32_MAX - 3) / 2) return DEA_ERR_OVERFLOW;
+    const ptrdiff_t widest = a->seq_q > a->seq_k ? a->seq_q : a->seq_k;
+    if (!dea__count(a->batch, a->heads, widest, a->head_dim) || !dea__count(a->heads, a->head_dim, a->head_dim, 2) ||
+        !dea__count(a->batch, a->heads, DEA_SAVED_FLOATS, a->seq_q))
+        return DEA_ERR_OVERFLOW;
+    if ((int)a->path < DEA_PATH_AUTO || a->path > DEA_PATH_FAST || (int)a->isa < DEA_ISA_AUTO || a->isa > DEA_ISA_AVX512)
+        return DEA_ERR_OPTION;
+    if (a->labels && a->label_blocks) return DEA_ERR_OPTION;
+    const dea_maps *maps = &a->maps;
+    const int any_map = maps->et0 || maps->et1 || maps->alpha_hat || maps->alpha_mix || maps->s || maps->a;
+    if (any_map && a->path == DEA_PATH_FAST) return DEA_ERR_OPTION;
+    if ((any_map || a->labels) && !dea__count((ptrdiff_t)a->batch * a->heads, a->seq_q, a->seq_k, 1))
+        return DEA_ERR_OVERFLOW;
+    return DEA_OK;
+}
+
+/* Everything else that does not depend on the call: strides, lengths, labels, numbers. */
+static dea_status dea__check_attention(const dea_attention *a, int needs_v) {
+    const dea_status shape = dea__check_shape(a);
+    if (shape != DEA_OK) return shape;
+    if (!a->q || !a->k || (needs_v && !a->v) || !a->w_rel || !a->w_gate || !a->c_gate) return DEA_ERR_NULL;
+    if (a->label_block_count && !a->label_blocks) return DEA_ERR_NULL;
+    const dea__view views[4] = {dea__q_view(a, a->q), dea__k_view(a, a->k), dea__v_view(a, a->v), dea__o_view(a, NULL)};
+    for (int i = 0; i < 4; i++)
+        if (!dea__span(&views[i])) return DEA_ERR_STRIDE;
+    for (int b = 0; a->key_lengths && b < a->batch; b++)
+        if (a->key_lengths[b] < 0 || a->key_lengths[b] > a->seq_k) return DEA_ERR_KEY_LENGTH;
+    if (!(a->gamma >= 0 && a->gamma <= 1)) return DEA_ERR_GAMMA;
+    if (!(a->dropout >= 0 && a->dropout < 1)) return DEA_ERR_DROPOUT;
+    for (int h = 0; a->temperature && h < a->heads; h++)
+        if (!(a->temperature[h] > 0) || !dea__finite((double)a->temperature[h])) return DEA_ERR_TEMPERATURE;
+    if (a->labels) {
+        const size_t cells = (size_t)a->batch * (size_t)a->seq_q * (size_t)a->seq_k;
+        for (size_t i = 0; i < cells; i++)
+            if (a->labels[i] == a->labels[i] && !dea__alpha_valid(a->labels[i])) return DEA_ERR_LABEL;
+    }
+    return dea__check_blocks(a);
+}
+
+static void dea__add_inputs(dea__tensors *tensors, const dea_attention *a) {
+    const size_t real = sizeof(dea_real), h = (size_t)a->heads, d = (size_t)a->head_dim;
+    dea__add_view(tensors, dea__q_view(a, a->q), 0);
+    dea__add_view(tensors, dea__k_view(a, a->k), 0);
+    dea__add_view(tensors, dea__v_view(a, a->v), 0);
+    dea__add_flat(tensors, a->w_rel, h * d * d * real, 0);
+    dea__add_flat(tensors, a->w_gate, h * (2 * d + 2) * real, 0);
+    dea__add_flat(tensors, a->c_gate, h * real, 0);
+    dea__add_flat(tensors, a->temperature, h * real, 0);
+    dea__add_flat(tensors, a->labels, (size_t)a->batch * (size_t)a->seq_q * (size_t)a->seq_k * real, 0);
+}
+
+static void dea__add_gradients(dea__tensors *tensors, const dea_attention *a, const dea_gradients *g) {
+    const size_t real = sizeof(dea_real), h = (size_t)a->heads, d = (size_t)a->head_dim;
+    dea__add_view(tensors, dea__q_view(a, g->dq), 1);
+    dea__add_view(tensors, dea__k_view(a, g->dk), 1);
+    dea__add_view(tensors, dea__v_view(a, g->dv), 1);
+    dea__add_flat(tensors, g->dw_rel, h * d * d * real, 1);
+    dea__add_flat(tensors, g->dtemperature, h * real, 1);
+    dea__add_flat(tensors, g->dw_gate, h * (2 * d + 2) * real, 1);
+    dea__add_flat(tensors, g->dc_gate, h * real, 1);
+}
+
+DEA_API size_t dea_saved_count(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK) return 0;
+    return (size_t)a->batch * (size_t)a->heads * DEA_SAVED_FLOATS * (size_t)a->seq_q;
+}
+
+/* ---- the scratch of one worker */
+typedef struct dea__plain {
+    dea_real *q, *u, *d_o;                  /* [Tq,d]: u = W_rel q - kbar */
+    dea_real *k, *v;                        /* [Tk,d]: keys centred */
+    dea_real *kbar;                         /* [d] */
+    dea_real *et0, *et1, *mix, *p, *grad;   /* [Tq,Tk] */
+    dea_real *du, *dq, *dk;                 /* [Tq,d], [Tq,d], [Tk,d] */
+    double *sigma0, *sigma1;                /* [Tq] */
+    double *gate_k, *sums;                  /* [Tk]: w_k.k_j; sums over a column or a key's norm */
+    dea_real *labels;                       /* [Tk] */
+} dea__plain;
+
+static void dea__plain_layout(dea__plain *w, dea__arena *arena, const dea_attention *a) {
+    const size_t tq = (size_t)a->seq_q, tk = (size_t)a->seq_k, d = (size_t)a->head_dim;
+    const size_t map = dea__count(a->seq_q, a->seq_k, 1, 1);
+    if (!map) arena->failed = 1;
+    w->q = dea__take_reals(arena, tq * d);
+    w->u = dea__take_reals(arena, tq * d);
+    w->d_o = dea__take_reals(arena, tq * d);
+    w->k = dea__take_reals(arena, tk * d);
+    w->v = dea__take_reals(arena, tk * d);
+    w->kbar = dea__take_reals(arena, d);
+    w->et0 = dea__take_reals(arena, map);
+    w->et1 = dea__take_reals(arena, map);
+    w->mix = dea__take_reals(arena, map);
+    w->p = dea__take_reals(arena, map);
+    w->grad = dea__take_reals(arena, map);
+    w->du = dea__take_reals(arena, tq * d);
+    w->dq = dea__take_reals(arena, tq * d);
+    w->dk = dea__take_reals(arena, tk * d);
+    w->sigma0 = dea__take_doubles(arena, tq);
+    w->sigma1 = dea__take_doubles(arena, tq);
+    w->gate_k = dea__take_doubles(arena, tk);
+    w->sums = dea__take_doubles(arena, tk);
+    w->labels = dea__take_reals(arena, tk);
+}
+
+static int dea__keys(const dea_attention *a, int b) { return a->key_lengths ? a->key_lengths[b] : a->seq_k; }
+
+/* n_i: how many keys query i sees, always the first ones. */
+static int dea__visible(const dea_attention *a, int b, int i) {
+    const int keys = dea__keys(a, b);
+    return a->causal && i + 1 < keys ? i + 1 : keys;
+}
+
+static void dea__gather(const dea__view *view, int b, int h, int rows, dea_real *to) {
+    const dea_real *from = view->data + dea__head_offset(view, b, h);
+    for (int t = 0; t < rows; t++)
+        memcpy(to + (size_t)t * (size_t)view->width, from + t * view->strides.token, (size_t)view->width * sizeof *to);
+}
+
+static void dea__scatter(const dea__view *view, int b, int h, int rows, const dea_real *from, dea_real *data) {
+    dea_real *to = data + dea__head_offset(view, b, h);
+    for (int t = 0; t < rows; t++)
+        memcpy(to + t * view->strides.token, from + (size_t)t * (size_t)view->width, (size_t)view->width * sizeof *to);
+}
+
+/* Y [Tq,d] = P X, row i over its own keys only. Causal rows go one by one: a zero weight times the NaN of a key that the row
+ * does not see would be NaN. */
+static void dea__rows_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale, dea_real *y) {
+    const int d = a->head_dim, tk = a->seq_k;
+    if (!a->causal) {
+        dea__gemm(0, 0, a->seq_q, d, dea__keys(a, b), scale, p, tk, x, d, 0, y, d, NULL);
+        return;
+    }
+    for (int i = 0; i < a->seq_q; i++)
+        dea__gemm(0, 0, 1, d, dea__visible(a, b, i), scale, p + (size_t)i * (size_t)tk, tk, x, d, 0,
+                  y + (size_t)i * (size_t)d, d, NULL);
+}
+
+/* Y [n,d] = P^T X + beta Y: key j gathers from the queries that see it. */
+static void dea__columns_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale, double beta,
+                               dea_real *y) {
+    const int d = a->head_dim, tk = a->seq_k, keys = dea__keys(a, b);
+    if (!a->causal) {
+        dea__gemm(1, 0, keys, d, a->seq_q, scale, p, tk, x, d, beta, y, d, NULL);
+        return;
+    }
+    if (beta == 0) memset(y, 0, (size_t)keys * (size_t)d * sizeof *y);
+    for (int i = 0; i < a->seq_q; i++)
+        dea__gemm(1, 0, dea__visible(a, b, i), d, 1, scale, p + (size_t)i * (size_t)tk, tk, x + (size_t)i * (size_t)d, d, 1, y,
+                  d, NULL);
+}
+
+/* ---- one head, forward */
+
+/* (3) in place on the n keys a query sees; what it does not see becomes 0. Returns sigma. */
+static double dea__normalise(dea_real *e, int n, int width) {
+    double mean = 0, variance = 0;
+    for (int j = 0; j < n; j++) mean += (double)e[j];
+    mean /= n > 0 ? n : 1;
+    for (int j = 0; j < n; j++) variance += ((double)e[j] - mean) * ((double)e[j] - mean);
+    const double sigma = sqrt(variance / (n > 0 ? n : 1));
+    for (int j = 0; j < n; j++) e[j] = DEA__REAL(((double)e[j] - mean) / (sigma + DEA_SIGMA_EPS));
+    for (int j = n; j < width; j++) e[j] = 0;
+    return sigma;
+}
+
+/* Subtracts the mean key. Both energies change by a constant a row, which (3) removes; without it float cancels badly and
+ * equal keys would not come out equal. Two passes: the second takes away the rounding of the first mean. Non-finite keys are
+ * left out of the mean, since rows that do not see them must not feel them. kbar is the sum of what was subtracted. */
+static void dea__centre(dea_real *k, int keys, int d, dea_real *kbar) {
+    memset(kbar, 0, (size_t)d * sizeof *kbar);
+    for (int pass = 0; pass < 2; pass++)
+        for (int c = 0; c < d; c++) {
+            double sum = 0;
+            int count = 0;
+            for (int j = 0; j < keys; j++) {
+                const double x = (double)k[(size_t)j * (size_t)d + (size_t)c];
+                if (dea__finite(x)) sum += x, count++;
+            }
+            const dea_real mean = DEA__REAL(count ? sum / count : 0);
+            kbar[c] += mean;
+            for (int j = 0; j < keys; j++) k[(size_t)j * (size_t)d + (size_t)c] -= mean;
+        }
+}
+
+/* (1)-(3): fills q, k (centred), kbar, u (= W_rel q - kbar), et0, et1, sigma0, sigma1. */
+static void dea__plain_energies(const dea_attention *a, int b, int h, dea__plain *w) {
+    const int d = a->head_dim, tq = a->seq_q, tk = a->seq_k, keys = dea__keys(a, b);
+    const dea__view q = dea__q_view(a, a->q), k = dea__k_view(a, a->k);
+    dea__gather(&q, b, h, tq, w->q);
+    dea__gather(&k, b, h, keys, w->k);
+    dea__centre(w->k, keys, d, w->kbar);
+    dea__gemm(0, 1, tq, d, d, 1, w->q, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 0, w->u, d, NULL);
+    for (int i = 0; i < tq; i++)
+        for (int c = 0; c < d; c++) w->u[(size_t)i * (size_t)d + (size_t)c] -= w->kbar[c];
+    dea__gemm(0, 1, tq, keys, d, 1 / sqrt((double)d), w->q, d, w->k, d, 0, w->et0, tk, NULL);
+    dea__gemm(0, 1, tq, keys, d, 2.0 / d, w->u, d, w->k, d, 0, w->et1, tk, NULL);
+    for (int j = 0; j < keys; j++) {
+        const dea_real *key = w->k + (size_t)j * (size_t)d;
+        w->sums[j] = dea__dot(key, key, d) / d;
+    }
+    for (int i = 0; i < tq; i++) {
+        dea_real *e0 = w->et0 + (size_t)i * (size_t)tk, *e1 = w->et1 + (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        for (int j = 0; j < n; j++) e1[j] = DEA__REAL((double)e1[j] - w->sums[j]);
+        w->sigma0[i] = dea__normalise(e0, n, tk);
+        w->sigma1[i] = dea__normalise(e1, n, tk);
+    }
+}
+
+/* Fills gate_k: w_k.k_j for the head's keys as given, not centred. */
+static void dea__gate_keys(const dea_attention *a, int b, int h, double *gate_k) {
+    const int d = a->head_dim;
+    const dea__view k = dea__k_view(a, a->k);
+    const dea_real *w_k = a->w_gate + (size_t)h * (size_t)(2 * d + 2) + (size_t)d;
+    const dea_real *keys = a->k + dea__head_offset(&k, b, h);
+    for (int j = 0; j < dea__keys(a, b); j++) gate_k[j] = dea__dot(w_k, keys + j * k.strides.token, d);
+}
+
+/* z of (6) before the clip, for one cell; gate_q = w_q.q_i + c. */
+static double dea__gate_logit(const dea_attention *a, int h, double gate_q, double gate_k, dea_real et0, dea_real et1) {
+    const dea_real *w = a->w_gate + (size_t)h * (size_t)(2 * a->head_dim + 2) + 2 * (size_t)a->head_dim;
+    return gate_q + gate_k + (double)w[0] * (double)et0 + (double)w[1] * (double)et1;
+}
+
+static double dea__gate_query(const dea_attention *a, int h, const dea_real *q) {
+    return dea__dot(a->w_gate + (size_t)h * (size_t)(2 * a->head_dim + 2), q, a->head_dim) + (double)a->c_gate[h];
+}
+
+/* sigmoid(clip(z, -10, 10)) of (6), before the minimum with 0.95. NaN stays NaN. */
+static double dea__gate_sigmoid(double z) { return dea__sigmoid(z > 10 ? 10 : z < -10 ? -10 : z); }
+
+static double dea__alpha_hat(double z) { /* (6) */
+    const double alpha = dea__gate_sigmoid(z);
+    return alpha > DEA_ALPHA_MAX ? DEA_ALPHA_MAX : alpha;
+}
+
+static int dea__has_labels(const dea_attention *a) { return a->labels || a->label_block_count; }
+
+/* Alpha labels of one query over all keys, NaN where there is none. */
+static void dea__label_row(const dea_attention *a, int b, int i, dea_real *row) {
+    if (a->labels) {
+        memcpy(row, a->labels + ((size_t)b * (size_t)a->seq_q + (size_t)i) * (size_t)a->seq_k,
+               (size_t)a->seq_k * sizeof *row);
+        return;
+    }
+    for (int j = 0; j < a->seq_k; j++) row[j] = DEA__REAL(NAN);
+    for (size_t n = 0; n < a->label_block_count; n++) {
+        const dea_label_block *block = &a->label_blocks[n];
+        if (block->batch != b || i < block->q_begin || i >= block->q_end) continue;
+        for (int j = block->k_begin; j < block->k_end; j++) row[j] = block->alpha;
+    }
+}
+
+/* (6), (14): fills mix from et0, et1; alpha_hat too if not NULL. */
+static void dea__plain_mix(const dea_attention *a, int b, int h, dea__plain *w, dea_real *alpha_hat) {
+    const int tk = a->seq_k;
+    dea__gate_keys(a, b, h, w->gate_k);
+    for (int i = 0; i < a->seq_q; i++) {
+        const size_t row = (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        const double gate_q = dea__gate_query(a, h, w->q + (size_t)i * (size_t)a->head_dim);
+        if (dea__has_labels(a)) dea__label_row(a, b, i, w->labels);
+        for (int j = 0; j < tk; j++) {
+            double mix = 0;
+            if (j < n) {
+                const size_t cell = row + (size_t)j;
+                mix = dea__alpha_hat(dea__gate_logit(a, h, gate_q, w->gate_k[j], w->et0[cell], w->et1[cell]));
+            }
+            if (alpha_hat) alpha_hat[row + (size_t)j] = DEA__REAL(mix);
+            if (j < n && dea__has_labels(a) && w->labels[j] == w->labels[j])
+                mix = (double)a->gamma * (double)w->labels[j] + (1 - (double)a->gamma) * mix;
+            w->mix[row + (size_t)j] = DEA__REAL(mix);
+        }
+    }
+}
+
+static double dea__temperature(const dea_attention *a, int h) { return a->temperature ? (double)a->temperature[h] : 1; }
+
+/* (14') without t: the mixed score of one cell. */
+static double dea__bracket(const dea__plain *w, size_t cell) {
+    return (1 - (double)w->mix[cell]) * (double)w->et0[cell] + (double)w->mix[cell] * (double)w->et1[cell];
+}
+
+/* What the dropout mask of query row i multiplies weight j by: 0 or 1/(1-p). */
+static double dea__keep(const dea_attention *a, dea__row_key key, int j) {
+    if (a->dropout == 0) return 1;
+    return dea__dropout_bits(key, (uint32_t)j) >= dea__dropout_threshold((double)a->dropout) ? 1 / (1 - (double)a->dropout) : 0;
+}
+
+static dea__row_key dea__attention_row_key(const dea_attention *a, int b, int h, int i) {
+    const uint64_t head = (uint64_t)b * (uint64_t)a->heads + (uint64_t)h;
+    return dea__dropout_row(a->seed, a->step, head * (uint64_t)a->seq_q + (uint64_t)i);
+}
+
+static dea_real *dea__saved_row(const dea_attention *a, int b, int h, dea_real *saved) {
+    return saved + ((size_t)b * (size_t)a->heads + (size_t)h) * DEA_SAVED_FLOATS * (size_t)a->seq_q;
+}
+
+static dea_real *dea__map_of(const dea_attention *a, int b, int h, dea_real *map) {
+    return map ? map + ((size_t)b * (size_t)a->heads + (size_t)h) * (size_t)a->seq_q * (size_t)a->seq_k : NULL;
+}
+
+typedef struct dea__plain_call {
+    const dea_attention *a;
+    const dea_real *o, *saved_in, *d_o;
+    dea_real *out, *saved;
+    const dea_gradients *gradients;
+    char *workspace;
+    size_t worker_bytes;
+} dea__plain_call;
+
+static void dea__plain_worker(const dea__plain_call *call, int worker, dea__plain *w) {
+    dea__arena arena = {call->workspace + (size_t)worker * call->worker_bytes, 0, 0};
+    dea__plain_layout(w, &arena, call->a);
+}
+
+static void dea__plain_forward_head(void *context, int job, int worker) {
+    const dea__plain_call *call = (const dea__plain_call *)context;
+    const dea_attention *a = call->a;
+    const int b = job / a->heads, h = job % a->heads, d = a->head_dim, tq = a->seq_q, tk = a->seq_k;
+    const size_t map = (size_t)tq * (size_t)tk;
+    dea__plain scratch, *w = &scratch;
+    dea__plain_worker(call, worker, w);
+    dea__plain_energies(a, b, h, w);
+    dea__plain_mix(a, b, h, w, dea__map_of(a, b, h, a->maps.alpha_hat));
+    dea_real *saved = call->saved ? dea__saved_row(a, b, h, call->saved) : NULL;
+    dea_real *map_s = dea__map_of(a, b, h, a->maps.s), *map_a = dea__map_of(a, b, h, a->maps.a);
+    const double t = dea__temperature(a, h);
+    for (int i = 0; i < tq; i++) {
+        const size_t row = (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        const dea__row_key key = dea__attention_row_key(a, b, h, i);
+        double shift = 0, sum = 0;
+        for (int j = 0; j < n; j++) {
+            const double s = t * dea__bracket(w, row + (size_t)j);
+            w->grad[row + (size_t)j] = DEA__REAL(s);
+            if (j == 0 || s > shift) shift = s;
+        }
+        shift = (double)DEA__REAL(shift);
+        for (int j = 0; j < n; j++) sum += exp((double)w->grad[row + (size_t)j] - shift);
+        for (int j = 0; j < tk; j++) {
+            const double s = j < n ? (double)w->grad[row + (size_t)j] : 0;
+            const double weight = j < n ? exp(s - shift) / sum : 0;
+            if (map_s) map_s[row + (size_t)j] = DEA__REAL(s);
+            if (map_a) map_a[row + (size_t)j] = DEA__REAL(weight);
+            w->p[row + (size_t)j] = DEA__REAL(weight * dea__keep(a, key, j));
+        }
+        if (saved) {
+            saved[i] = DEA__REAL(w->sigma0[i]);
+            saved[tq + i] = DEA__REAL(w->sigma1[i]);
+            saved[2 * tq + i] = DEA__REAL(shift);
+            saved[3 * tq + i] = DEA__REAL(sum);
+        }
+    }
+    if (a->maps.et0) memcpy(dea__map_of(a, b, h, a->maps.et0), w->et0, map * sizeof(dea_real));
+    if (a->maps.et1) memcpy(dea__map_of(a, b, h, a->maps.et1), w->et1, map * sizeof(dea_real));
+    if (a->maps.alpha_mix) memcpy(dea__map_of(a, b, h, a->maps.alpha_mix), w->mix, map * sizeof(dea_real));
+    const dea__view v = dea__v_view(a, a->v), o = dea__o_view(a, call->out);
+    dea__gather(&v, b, h, dea__keys(a, b), w->v);
+    dea__rows_times(a, b, w->p, w->v, 1, w->u); /* O = A V; u is free by now */
+    dea__scatter(&o, b, h, tq, w->u, call->out);
+    (void)d;
+}
+
+/* ---- one head, backward */
+
+/* Backward of dea__normalise, in place over the n keys a query sees:
+ * dE_j = (dEt_j - mean dEt - Et_j mean(dEt o Et) s/sigma) / s, s = sigma + 1e-5; second term 0 where sigma = 0. */
+static void dea__normalise_backward(const dea_real *et, dea_real *grad, int n, double sigma) {
+    const double s = sigma + DEA_SIGMA_EPS;
+    double mean = 0, product = 0;
+    for (int j = 0; j < n; j++) {
+        mean += (double)grad[j];
+        product += (double)grad[j] * (double)et[j];
+    }
+    mean /= n > 0 ? n : 1;
+    const double slope = sigma > 0 ? product / n * s / sigma : sigma < 0 || sigma == 0 ? 0 : sigma;
+    for (int j = 0; j < n; j++) grad[j] = DEA__REAL(((double)grad[j] - mean - (double)et[j] * slope) / s);
+}
+
+static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h, dea__plain *w) {
+    const dea_attention *a = call->a;
+    const dea_gradients *g = call->gradients;
+    const int d = a->head_dim, tq = a->seq_q, tk = a->seq_k, keys = dea__keys(a, b);
+    dea__plain_energies(a, b, h, w);
+    dea__plain_mix(a, b, h, w, NULL);
+    const dea__view v = dea__v_view(a, a->v), o = dea__o_view(a, call->d_o);
+    dea__gather(&v, b, h, keys, w->v);
+    dea__gather(&o, b, h, tq, w->d_o);
+    dea__gemm(0, 1, tq, keys, d, 1, w->d_o, d, w->v, d, 0, w->grad, tk, NULL); /* dA = dO V^T */
+    const dea_real *saved = dea__saved_row(a, b, h, (dea_real *)(uintptr_t)call->saved_in);
+    const double t = dea__temperature(a, h);
+    double d_temperature = 0;
+    for (int i = 0; i < tq; i++) {
+        const size_t row = (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        const dea__row_key key = dea__attention_row_key(a, b, h, i);
+        const double shift = (double)saved[2 * tq + i], sum = (double)saved[3 * tq + i];
+        double delta = 0;
+        for (int j = 0; j < n; j++) { /* forward: A = exp(S - shift)/sum, then the dropout mask */
+            const double weight = exp(t * dea__bracket(w, row + (size_t)j) - shift) / sum;
+            const double d_weight = (double)w->grad[row + (size_t)j] * dea__keep(a, key, j);
+            w->p[row + (size_t)j] = DEA__REAL(weight);
+            w->grad[row + (size_t)j] = DEA__REAL(d_weight);
+            delta += weight * d_weight;
+        }
+        for (int j = 0; j < n; j++) { /* forward: S = t M, M = (1 - mix) Et0 + mix Et1 */
+            const size_t cell = row + (size_t)j;
+            const double ds = (double)w->p[cell] * ((double)w->grad[cell] - delta);
+            d_temperature += ds * dea__bracket(w, cell);
+            w->grad[cell] = DEA__REAL((1 - (double)w->mix[cell]) * t * ds);
+            w->mix[cell] = DEA__REAL((double)w->mix[cell] * t * ds);
+            w->p[cell] = DEA__REAL((double)w->p[cell] * dea__keep(a, key, j));
+        }
+        for (int j = n; j < tk; j++) w->p[row + (size_t)j] = w->grad[row + (size_t)j] = w->mix[row + (size_t)j] = 0;
+        dea__normalise_backward(w->et0 + row, w->grad + row, n, w->sigma0[i]);
+        dea__normalise_backward(w->et1 + row, w->mix + row, n, w->sigma1[i]);
+    }
+    dea_real *de0 = w->grad, *de1 = w->mix;
+    if (g->dtemperature) g->dtemperature[h] += DEA__REAL(d_temperature);
+    if (g->dv) { /* forward: O = A V */
+        memset(w->v, 0, (size_t)tk * (size_t)d * sizeof *w->v);
+        dea__columns_times(a, b, w->p, w->d_o, 1, 0, w->v);
+        dea__scatter(&v, b, h, tk, w->v, g->dv);
+    }
+    /* forward: E0 = Q K^T/sqrt(d); E1 = (2/d) U K^T - |k|^2/d; U = Q W^T */
+    dea__rows_times(a, b, de1, w->k, 2.0 / d, w->du);
+    if (g->dq) {
+        const dea__view q = dea__q_view(a, a->q);
+        dea__rows_times(a, b, de0, w->k, 1 / sqrt((double)d), w->dq);
+        dea__gemm(0, 0, tq, d, d, 1, w->du, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 1, w->dq, d, NULL);
+        dea__scatter(&q, b, h, tq, w->dq, g->dq);
+    }
+    if (g->dw_rel)
+        dea__gemm(1, 0, d, d, tq, 1, w->du, d, w->q, d, 1, g->dw_rel + (size_t)h * (size_t)d * (size_t)d, d, NULL);
+    if (g->dk) {
+        const dea__view k = dea__k_view(a, a->k);
+        memset(w->dk, 0, (size_t)tk * (size_t)d * sizeof *w->dk);
+        dea__columns_times(a, b, de0, w->q, 1 / sqrt((double)d), 0, w->dk);
+        dea__columns_times(a, b, de1, w->u, 2.0 / d, 1, w->dk);
+        for (int j = 0; j < keys; j++) {
+            double column = 0; /* -k_j sum_i dE1_ij, over the queries that see key j */
+            for (int i = a->causal ? j : 0; i < tq; i++) column += (double)de1[(size_t)i * (size_t)tk + (size_t)j];
+            for (int c = 0; c < d; c++) {
+                const size_t at = (size_t)j * (size_t)d + (size_t)c;
+                w->dk[at] = DEA__REAL((double)w->dk[at] - 2.0 / d * column * (double)w->k[at]);
+            }
+        }
+        dea__scatter(&k, b, h, tk, w->dk, g->dk);
+    }
+}
+
+/* One job a head, batch rows in order, so that dw_rel and dtemperature are summed in a fixed order. */
+static void dea__plain_backward_head(void *context, int job, int worker) {
+    const dea__plain_call *call = (const dea__plain_call *)context;
+    dea__plain scratch;
+    dea__plain_worker(call, worker, &scratch);
+    for (int b = 0; b < call->a->batch; b++) dea__plain_backward_batch(call, b, job, &scratch);
+}
+
+static size_t dea__plain_worker_bytes(const dea_attention *a) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__plain scratch;
+    dea__plain_layout(&scratch, &arena, a);
+    return dea__arena_bytes(&arena);
+}
+
+/* worker_bytes times as many workers as have work; 0 on overflow. */
+static size_t dea__for_workers(size_t worker_bytes, int workers, size_t jobs) {
+    const size_t count = (size_t)workers < jobs ? (size_t)workers : jobs;
+    return worker_bytes > (size_t)PTRDIFF_MAX / count ? 0 : worker_bytes * count;
+}
+
+static size_t dea__plain_workspace(const dea_attention *a) {
+    return dea__for_workers(dea__plain_worker_bytes(a), a->threads.count, (size_t)a->batch * (size_t)a->heads);
+}
+
+/* ==== 6. The fast path ================================================================================================ */
+
+static dea_status dea__check_path(const dea_attention *a) {
+    return a->path == DEA_PATH_FAST ? DEA_ERR_OPTION : a->isa > DEA_ISA_BASELINE ? DEA_ERR_ISA : DEA_OK;
+}
+
+/* ---- the public calls: check, choose a path, go */
+
+DEA_API size_t dea_forward_workspace(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    return dea__plain_workspace(a);
+}
+
+DEA_API size_t dea_backward_workspace(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    return dea__plain_workspace(a);
+}
+
+static void dea__add_maps(dea__tensors *tensors, const dea_attention *a) {
+    dea_real *const maps[6] = {a->maps.et0, a->maps.et1, a->maps.alpha_hat, a->maps.alpha_mix, a->maps.s, a->maps.a};
+    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q * (size_t)a->seq_k;
+    for (int i = 0; i < 6; i++) dea__add_flat(tensors, maps[i], cells * sizeof(dea_real), 1);
+}
+
+DEA_API dea_status dea_forward(const dea_attention *a, dea_real *o, dea_real *saved, void *workspace,
+                               size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 1);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status != DEA_OK) return status;
+    if (!o) return DEA_ERR_NULL;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_view(&tensors, dea__o_view(a, o), 1);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 1);
+    dea__add_maps(&tensors, a);
+    const size_t bytes = dea_forward_workspace(a);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    dea__plain_call call;
+    memset(&call, 0, sizeof call);
+    call.a = a;
+    call.out = o;
+    call.saved = saved;
+    call.workspace = (char *)workspace;
+    call.worker_bytes = dea__plain_worker_bytes(a);
+    dea__for(&a->threads, a->batch * a->heads, dea__plain_forward_head, &call);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_backward(const dea_attention *a, const dea_real *o, const dea_real *saved, const dea_real *d_o,
+                                const dea_gradients *gradients, void *workspace, size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 1);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status != DEA_OK) return status;
+    if (!o || !saved || !d_o || !gradients) return DEA_ERR_NULL;
+    if (gradients->dtemperature && !a->temperature) return DEA_ERR_NULL;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_view(&tensors, dea__o_view(a, o), 0);
+    dea__add_view(&tensors, dea__o_view(a, d_o), 0);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 0);
+    dea__add_gradients(&tensors, a, gradients);
+    const size_t bytes = dea_backward_workspace(a);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    dea__plain_call call;
+    memset(&call, 0, sizeof call);
+    call.a = a;
+    call.o = o;
+    call.saved_in = saved;
+    call.d_o = d_o;
+    call.gradients = gradients;
+    call.workspace = (char *)workspace;
+    call.worker_bytes = dea__plain_worker_bytes(a);
+    dea__for(&a->threads, a->heads, dea__plain_backward_head, &call);
+    return DEA_OK;
+}
+
+/* ==== 7. Gate loss ====================================================================================================
+ * Beta, spotlight and decision loss, and the gate's gradient. Reads q, k and the energies; the only gradients it may touch
+ * are dw_gate and dc_gate. */
+
+DEA_API int dea_beta(double et0_t, double et1_t, double et0_p, double et1_p, double *beta) {
+    const double slope = (et1_t - et0_t) - (et1_p - et0_p); /* (7) */
+    if (!(fabs(slope) >= DEA_BETA_EPS)) return 0;
+    const double crossing = (et0_p - et0_t) / (slope + (slope > 0 ? DEA_BETA_EPS : -DEA_BETA_EPS)); /* (8) */
+    if (!(crossing >= 0 && crossing <= 1)) return 0;
+    *beta = crossing;
+    return 1;
+}
+
+DEA_API double dea_photo_loss(double alpha, double alpha_hat, double beta, double *d_alpha_hat) {
+    const double distance = sqrt((alpha - beta) * (alpha - beta) + 1e-4); /* (9) */
+    const double spotlight = 1 + 2 * exp(-distance / 0.1);                /* (10) */
+    const double side = tanh((alpha - beta) / 0.05);                      /* (11) */
+    const double margin = -side * (alpha_hat - beta) / 0.1;
+    const double error = alpha_hat - alpha;
+    if (d_alpha_hat) *d_alpha_hat = 2 * spotlight * error - 0.5 * side / 0.1 * dea__sigmoid(margin);
+    return spotlight * error * error + 0.5 * dea__softplus(margin); /* (12), (13) */
+}
+
+DEA_API dea_gate dea_gate_init(void) {
+    dea_gate gate;
+    memset(&gate, 0, sizeof gate);
+    gate.scale = 1;
+    return gate;
+}
+
+/* d alpha-hat/dz of (6), times `upstream`: 1 inside the clip and the minimum, limits included, 0 outside; projected: also
+ * where descent would bring z back inside. */
+static double dea__gate_slope(double z, double upstream, int projected) {
+    const double alpha = dea__gate_sigmoid(z);
+    const int above = z > 10 || alpha > DEA_ALPHA_MAX, below = z < -10;
+    if (above && !(projected && upstream > 0)) return 0;
+    if (below && !(projected && upstream < 0)) return 0;
+    return upstream * alpha * (1 - alpha);
+}
+
+typedef struct dea__gate_sums { /* of one head, over the batch; gradients [2d+3] = dw_gate, dc, without the means' 1/n */
+    double dense, photo;
+    int64_t labelled, valid;
+    double *d_dense, *d_photo;
+} dea__gate_sums;
+
+typedef struct dea__gate_call {
+    const dea_attention *a;
+    const dea_gate *gate;
+    int wants_gradient;
+    dea__gate_sums *sums; /* [H] */
+    char *workspace;
+    size_t worker_bytes;
+} dea__gate_call;
+
+typedef struct dea__gate_scratch {
+    dea__plain plain;
+    double *z, *beta, *chosen; /* [Tk] */
+} dea__gate_scratch;
+
+static void dea__gate_layout(dea__gate_scratch *w, dea__arena *arena, const dea_attention *a) {
+    dea__plain_layout(&w->plain, arena, a);
+    w->z = dea__take_doubles(arena, (size_t)a->seq_k);
+    w->beta = dea__take_doubles(arena, (size_t)a->seq_k);
+    w->chosen = dea__take_doubles(arena, (size_t)a->seq_k);
+}
+
+/* What all heads share, then one slice a worker. */
+static void dea__gate_shared_layout(dea__gate_sums **sums, dea__arena *arena, const dea_attention *a) {
+    *sums = (dea__gate_sums *)dea__take(arena, (size_t)a->heads, sizeof **sums);
+    for (int h = 0; h < a->heads; h++) {
+        double *d_dense = dea__take_doubles(arena, 2 * (size_t)a->head_dim + 3);
+        double *d_photo = dea__take_doubles(arena, 2 * (size_t)a->head_dim + 3);
+        if (!arena->base || arena->failed) continue;
+        memset(&(*sums)[h], 0, sizeof **sums);
+        memset(d_dense, 0, (2 * (size_t)a->head_dim + 3) * sizeof *d_dense);
+        memset(d_photo, 0, (2 * (size_t)a->head_dim + 3) * sizeof *d_photo);
+        (*sums)[h].d_dense = d_dense;
+        (*sums)[h].d_photo = d_photo;
+    }
+}
+
+/* Adds g dz_ij/d(w_gate, c) to d: z = w_q.q_i + w_k.k_j + w_0 Et0 + w_1 Et1 + c. */
+static void dea__gate_accumulate(double *d, double g, const dea_real *q, const dea_real *k, dea_real et0, dea_real et1,
+                                 int width) {
+    if (g == 0) return;
+    for (int c = 0; c < width; c++) {
+        d[c] += g * (double)q[c];
+        d[width + c] += g * (double)k[c];
+    }
+    d[2 * width] += g * (double)et0;
+    d[2 * width + 1] += g * (double)et1;
+    d[2 * width + 2] += g;
+}
+
+/* The oracle's winner: the labelled visible key with the largest S*(alpha) (4), or -1. */
+static int dea__oracle_winner(const dea_real *et0, const dea_real *et1, const dea_real *labels, int n) {
+    int winner = -1;
+    double best = 0;
+    for (int j = 0; j < n; j++) {
+        if (labels[j] != labels[j]) continue;
+        const double alpha = (double)labels[j], s = (1 - alpha) * (double)et0[j] + alpha * (double)et1[j];
+        if (winner < 0 || s > best) winner = j, best = s;
+    }
+    return winner;
+}
+
+/* Distance from alpha within which a valid beta counts as one of the m nearest; ties at that distance are cut by index. */
+static void dea__keep_nearest(double *beta, double *chosen, int n, double alpha, int m) {
+    int count = 0;
+    for (int j = 0; j < n; j++) {
+        chosen[j] = 0;
+        count += beta[j] == beta[j];
+    }
+    if (count <= m) return;
+    for (int taken = 0; taken < m; taken++) {
+        int nearest = -1;
+        for (int j = 0; j < n; j++)
+            if (beta[j] == beta[j] && chosen[j] == 0 &&
+                (nearest < 0 || fabs(beta[j] - alpha) < fabs(beta[nearest] - alpha)))
+                nearest = j;
+        chosen[nearest] = 1;
+    }
+    for (int j = 0; j < n; j++)
+        if (chosen[j] == 0) beta[j] = NAN;
+}
+
+/* One query row: dense term over its labelled cells, photo-finish of its target against the other visible keys. */
+static void dea__gate_row(const dea__gate_call *call, int b, int h, int i, dea__gate_scratch *w) {
+    const dea_attention *a = call->a;
+    const dea_gate *gate = call->gate;
+    const int d = a->head_dim, tk = a->seq_k, n = dea__visible(a, b, i);
+    const size_t row = (size_t)i * (size_t)tk, map_row = ((size_t)b * (size_t)a->heads + (size_t)h) * (size_t)a->seq_q + (size_t)i;
+    const dea_real *et0 = w->plain.et0 + row, *et1 = w->plain.et1 + row, *labels = w->plain.labels;
+    const dea__view kv = dea__k_view(a, a->k);
+    const dea_real *q = w->plain.q + (size_t)i * (size_t)d, *k = a->k + dea__head_offset(&kv, b, h);
+    dea__gate_sums *sums = &call->sums[h];
+    dea__label_row(a, b, i, w->plain.labels);
+    const double gate_q = dea__gate_query(a, h, q);
+    for (int j = 0; j < n; j++) {
+        w->z[j] = dea__gate_logit(a, h, gate_q, w->plain.gate_k[j], et0[j], et1[j]);
+        if (labels[j] != labels[j]) continue;
+        const double error = dea__alpha_hat(w->z[j]) - (double)labels[j];
+        sums->dense += error * error;
+        sums->labelled++;
+        if (call->wants_gradient)
+            dea__gate_accumulate(sums->d_dense, dea__gate_slope(w->z[j], 2 * error, gate->projected), q,
+                                 k + j * kv.strides.token, et0[j], et1[j], d);
+    }
+    int target = gate->targets ? gate->targets[(size_t)b * (size_t)a->seq_q + (size_t)i] : dea__oracle_winner(et0, et1, labels, n);
+    if (target >= n || (target >= 0 && labels[target] != labels[target])) target = -1;
+    if (gate->winners) gate->winners[map_row] = target;
+    for (int j = 0; j < tk; j++) {
+        w->beta[j] = NAN;
+        if (target >= 0 && j < n && j != target)
+            (void)dea_beta((double)et0[target], (double)et1[target], (double)et0[j], (double)et1[j], &w->beta[j]);
+        if (gate->beta) gate->beta[map_row * (size_t)tk + (size_t)j] = DEA__REAL(w->beta[j]);
+    }
+    if (target < 0) return;
+    const double alpha = (double)labels[target], alpha_hat = dea__alpha_hat(w->z[target]);
+    if (gate->hard_negatives) dea__keep_nearest(w->beta, w->chosen, n, alpha, gate->hard_negatives);
+    double gradient = 0;
+    for (int j = 0; j < n; j++) {
+        double slope;
+        if (w->beta[j] != w->beta[j]) continue;
+        sums->photo += dea_photo_loss(alpha, alpha_hat, w->beta[j], &slope);
+        sums->valid++;
+        gradient += slope;
+    }
+    if (call->wants_gradient)
+        dea__gate_accumulate(sums->d_photo, dea__gate_slope(w->z[target], gradient, gate->projected), q,
+                             k + target * kv.strides.token, et0[target], et1[target], d);
+}
+
+static void dea__gate_head(void *context, int job, int worker) {
+    const dea__gate_call *call = (const dea__gate_call *)context;
+    const dea_attention *a = call->a;
+    dea__arena arena = {call->workspace + (size_t)worker * call->worker_bytes, 0, 0};
+    dea__gate_scratch scratch;
+    dea__gate_layout(&scratch, &arena, a);
+    for (int b = 0; b < a->batch; b++) {
+        dea__plain_energies(a, b, job, &scratch.plain);
+        dea__gate_keys(a, b, job, scratch.plain.gate_k);
+        for (int i = 0; i < a->seq_q; i++) dea__gate_row(call, b, job, i, &scratch);
+    }
+}
+
+static size_t dea__gate_shared_bytes(const dea_attention *a) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__gate_sums *sums;
+    dea__gate_shared_layout(&sums, &arena, a);
+    return dea__arena_bytes(&arena);
+}
+
+static size_t dea__gate_worker_bytes(const dea_attention *a) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__gate_scratch scratch;
+    dea__gate_layout(&scratch, &arena, a);
+    return dea__arena_bytes(&arena);
+}
+
+static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) {
+    if (!gate) return DEA_ERR_NULL;
+    if (gate->hard_negatives < 0 || !dea__finite((double)gate->scale)) return DEA_ERR_OPTION;
+    if (!dea__has_labels(a)) return DEA_ERR_LABELS_MISSING;
+    for (size_t i = 0; gate->targets && i < (size_t)a->batch * (size_t)a->seq_q; i++)
+        if (gate->targets[i] < -1 || gate->targets[i] >= a->seq_k) return DEA_ERR_TARGET;
+    return DEA_OK;
+}
+
+DEA_API size_t dea_gate_loss_workspace(const dea_attention *a, const dea_gate *gate) {
+    if (!gate || dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    const size_t shared = dea__gate_shared_bytes(a);
+    const size_t workers = dea__for_workers(dea__gate_worker_bytes(a), a->threads.count, (size_t)a->heads);
+    return !shared || !workers || workers > (size_t)PTRDIFF_MAX - shared ? 0 : shared + workers;
+}
+
+DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, const dea_real *saved,
+                                 const dea_gradients *gradients, dea_gate_result *result, void *workspace,
+                                 size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 0);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status == DEA_OK) status = dea__check_gate(a, gate);
+    if (status != DEA_OK) return status;
+    if (!saved || !result) return DEA_ERR_NULL;
+    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q, bytes = dea_gate_loss_workspace(a, gate);
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 0);
+    dea__add_flat(&tensors, gate->beta, cells * (size_t)a->seq_k * sizeof(dea_real), 1);
+    dea__add_flat(&tensors, gate->winners, cells * sizeof(int), 1);
+    if (gradients) dea__add_gradients(&tensors, a, gradients);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+
+    dea__gate_call call;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    dea__gate_shared_layout(&call.sums, &arena, a);
+    call.a = a;
+    call.gate = gate;
+    call.wants_gradient = gradients && (gradients->dw_gate || gradients->dc_gate);
+    call.workspace = (char *)workspace + dea__gate_shared_bytes(a);
+    call.worker_bytes = dea__gate_worker_bytes(a);
+    dea__for(&a->threads, a->heads, dea__gate_head, &call);
+
+    memset(result, 0, sizeof *result);
+    for (int h = 0; h < a->heads; h++) {
+        result->dense += call.sums[h].dense;
+        result->photo += call.sums[h].photo;
+        result->labelled += call.sums[h].labelled;
+        result->valid += call.sums[h].valid;
+    }
+    const double per_cell = result->labelled ? 1.0 / (double)result->labelled : 0;
+    const double per_pair = result->valid ? 1.0 / (double)result->valid : 0;
+    result->dense *= per_cell;
+    result->photo *= per_pair;
+    result->loss = result->dense + result->photo;
+    const int width = 2 * a->head_dim + 2;
+    for (int h = 0; call.wants_gradient && h < a->heads; h++)
+        for (int c = 0; c <= width; c++) {
+            const double g = (double)gate->scale * (per_cell * call.sums[h].d_dense[c] + per_pair * call.sums[h].d_photo[c]);
+            if (c < width && gradients->dw_gate) gradients->dw_gate[(size_t)h * (size_t)width + (size_t)c] += DEA__REAL(g);
+            if (c == width && gradients->dc_gate) gradients->dc_gate[h] += DEA__REAL(g);
+        }
+    return DEA_OK;
+}
+#endif /* DEA_IMPLEMENTATION */
