@@ -1671,4 +1671,989 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
         }
     return DEA_OK;
 }
+
+/* ==== 8. Parts ========================================================================================================
+ * What a Transformer needs besides attention. Each backward quotes the forward line it differentiates. Rows are handed out
+ * to workers in fixed chunks, and sums over rows are taken in row order, so bits do not depend on the number of threads. */
+
+/* Whether [x, x + count) and [y, y + count) share memory without being the same. */
+static int dea__partial_overlap(const dea_real *x, const dea_real *y, size_t x_count, size_t y_count) {
+    const uintptr_t x0 = (uintptr_t)x, y0 = (uintptr_t)y;
+    return x && y && x0 < y0 + y_count * sizeof(dea_real) && y0 < x0 + x_count * sizeof(dea_real);
+}
+
+/* For element-wise functions: in place is fine, a shifted overlap is not. */
+static dea_status dea__check_elementwise(const dea_real *x, const dea_real *y, size_t count) {
+    if (!x || !y) return DEA_ERR_NULL;
+    if (count == 0) return DEA_ERR_SHAPE;
+    if (count > (size_t)PTRDIFF_MAX / sizeof(double)) return DEA_ERR_OVERFLOW;
+    return x != y && dea__partial_overlap(x, y, count, count) ? DEA_ERR_ALIAS : DEA_OK;
+}
+
+static dea_status dea__check_rows(int rows, int width, int other) {
+    if (rows <= 0 || width <= 0 || other <= 0) return DEA_ERR_SHAPE;
+    return dea__count(rows, width, 1, 1) && dea__count(rows, other, 1, 1) && dea__count(width, other, 1, 1)
+               ? DEA_OK
+               : DEA_ERR_OVERFLOW;
+}
+
+DEA_API dea_status dea_linear_forward(const dea_real *x, const dea_real *w, const dea_real *b, dea_real *y, int rows, int in,
+                                      int out, const dea_threads *threads) {
+    if (!x || !w || !y) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, in, out);
+    if (status != DEA_OK) return status;
+    const size_t nx = (size_t)rows * (size_t)in, nw = (size_t)out * (size_t)in, ny = (size_t)rows * (size_t)out;
+    if (dea__partial_overlap(x, y, nx, ny) || dea__partial_overlap(w, y, nw, ny) ||
+        dea__partial_overlap(b, y, (size_t)out, ny))
+        return DEA_ERR_ALIAS;
+    if (b)
+        for (int i = 0; i < rows; i++) memcpy(y + (size_t)i * (size_t)out, b, (size_t)out * sizeof *y);
+    dea__gemm(0, 1, rows, out, in, 1, x, in, w, in, b ? 1 : 0, y, out, threads);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, const dea_real *dy, dea_real *dx, dea_real *dw,
+                                       dea_real *db, int rows, int in, int out, const dea_threads *threads) {
+    if (!dy || (dx && !w) || (dw && !x)) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, in, out);
+    if (status != DEA_OK) return status;
+    const size_t nx = (size_t)rows * (size_t)in, nw = (size_t)out * (size_t)in, ny = (size_t)rows * (size_t)out;
+    const dea_real *inputs[3] = {x, w, dy};
+    dea_real *outputs[3] = {dx, dw, db};
+    const size_t in_count[3] = {nx, nw, ny}, out_count[3] = {nx, nw, (size_t)out};
+    for (int i = 0; i < 3; i++)
+        for (int o = 0; o < 3; o++)
+            if (dea__partial_overlap(inputs[i], outputs[o], in_count[i], out_count[o]) ||
+                (i != o && dea__partial_overlap(outputs[i], outputs[o], out_count[i], out_count[o])))
+                return DEA_ERR_ALIAS;
+    if (dx) dea__gemm(0, 0, rows, in, out, 1, dy, out, w, in, 0, dx, in, threads);
+    if (dw) dea__gemm(1, 0, out, in, rows, 1, dy, out, x, in, 1, dw, in, threads);
+    for (int i = 0; db && i < rows; i++)
+        for (int c = 0; c < out; c++) db[c] += dy[(size_t)i * (size_t)out + (size_t)c];
+    return DEA_OK;
+}
+
+typedef struct dea__norm_call {
+    const dea_real *x, *gain, *bias, *dy;
+    dea_real *y, *saved;
+    int rows, width;
+    double eps;
+} dea__norm_call;
+
+enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
+
+static int dea__chunks(size_t count, size_t chunk) { return (int)((count + chunk - 1) / chunk); }
+
+static void dea__norm_forward_chunk(void *context, int job, int worker) {
+    const dea__norm_call *n = (const dea__norm_call *)context;
+    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    (void)worker;
+    for (int i = begin; i < end; i++) {
+        const dea_real *x = n->x + (size_t)i * (size_t)n->width;
+        dea_real *y = n->y + (size_t)i * (size_t)n->width;
+        double mean = 0, variance = 0;
+        for (int c = 0; c < n->width; c++) mean += (double)x[c];
+        mean /= n->width;
+        for (int c = 0; c < n->width; c++) variance += ((double)x[c] - mean) * ((double)x[c] - mean);
+        const double scale = 1 / sqrt(variance / n->width + n->eps);
+        for (int c = 0; c < n->width; c++) {
+            const double hat = ((double)x[c] - mean) * scale;
+            y[c] = DEA__REAL(hat * (n->gain ? (double)n->gain[c] : 1) + (n->bias ? (double)n->bias[c] : 0));
+        }
+        if (n->saved) {
+            n->saved[i] = DEA__REAL(mean);
+            n->saved[n->rows + i] = DEA__REAL(scale);
+        }
+    }
+}
+
+DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y,
+                                          dea_real *saved, int rows, int width, double eps, const dea_threads *threads) {
+    dea_status status = dea__check_rows(rows, width, 1);
+    if (status == DEA_OK) status = dea__check_elementwise(x, y, (size_t)rows * (size_t)width);
+    if (status != DEA_OK) return status;
+    if (!(eps >= 0) || !dea__finite(eps)) return DEA_ERR_OPTION;
+    const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
+    if (dea__partial_overlap(gain, y, w, count) || dea__partial_overlap(bias, y, w, count) ||
+        dea__partial_overlap(saved, y, 2 * (size_t)rows, count) || dea__partial_overlap(saved, x, 2 * (size_t)rows, count))
+        return DEA_ERR_ALIAS;
+    dea__norm_call call;
+    memset(&call, 0, sizeof call);
+    call.x = x, call.gain = gain, call.bias = bias;
+    call.y = y, call.saved = saved;
+    call.rows = rows, call.width = width, call.eps = eps;
+    dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_forward_chunk, &call);
+    return DEA_OK;
+}
+
+/* forward: hat = (x - mean) scale, y = gain hat + bias.  g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)) */
+static void dea__norm_backward_chunk(void *context, int job, int worker) {
+    const dea__norm_call *n = (const dea__norm_call *)context;
+    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    (void)worker;
+    for (int i = begin; i < end; i++) {
+        const dea_real *x = n->x + (size_t)i * (size_t)n->width, *dy = n->dy + (size_t)i * (size_t)n->width;
+        dea_real *dx = n->y + (size_t)i * (size_t)n->width;
+        const double mean = (double)n->saved[i], scale = (double)n->saved[n->rows + i];
+        double sum = 0, product = 0;
+        for (int c = 0; c < n->width; c++) {
+            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
+            sum += g;
+            product += g * ((double)x[c] - mean) * scale;
+        }
+        sum /= n->width;
+        product /= n->width;
+        for (int c = 0; c < n->width; c++) {
+            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
+            dx[c] = DEA__REAL(scale * (g - sum - ((double)x[c] - mean) * scale * product));
+        }
+    }
+}
+
+DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved, const dea_real *dy,
+                                           dea_real *dx, dea_real *dgain, dea_real *dbias, int rows, int width,
+                                           const dea_threads *threads) {
+    if (!x || !saved || !dy) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, width, 1);
+    if (status != DEA_OK) return status;
+    const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
+    if ((dx != dy && dea__partial_overlap(dx, dy, count, count)) || dea__partial_overlap(dx, x, count, count) ||
+        dea__partial_overlap(dx, saved, count, 2 * (size_t)rows) || dea__partial_overlap(dx, gain, count, w) ||
+        dea__partial_overlap(dgain, dx, w, count) || dea__partial_overlap(dbias, dx, w, count) ||
+        dea__partial_overlap(dgain, dbias, w, w) || dea__partial_overlap(dgain, x, w, count) ||
+        dea__partial_overlap(dbias, x, w, count) || dea__partial_overlap(dgain, dy, w, count) ||
+        dea__partial_overlap(dbias, dy, w, count) || dea__partial_overlap(dgain, gain, w, w) ||
+        dea__partial_overlap(dbias, gain, w, w))
+        return DEA_ERR_ALIAS;
+    for (int i = 0; (dgain || dbias) && i < rows; i++) {
+        const double mean = (double)saved[i], scale = (double)saved[rows + i];
+        for (int c = 0; c < width; c++) {
+            const size_t at = (size_t)i * w + (size_t)c;
+            if (dgain) dgain[c] += DEA__REAL((double)dy[at] * ((double)x[at] - mean) * scale);
+            if (dbias) dbias[c] += dy[at];
+        }
+    }
+    if (!dx) return DEA_OK;
+    dea__norm_call call;
+    memset(&call, 0, sizeof call);
+    call.x = x, call.gain = gain, call.dy = dy;
+    call.y = dx, call.saved = (dea_real *)(uintptr_t)saved;
+    call.rows = rows, call.width = width;
+    dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_backward_chunk, &call);
+    return DEA_OK;
+}
+
+typedef struct dea__elements {
+    const dea_real *x, *dy;
+    dea_real *y;
+    size_t count;
+} dea__elements;
+
+static size_t dea__chunk_end(size_t begin, size_t count) {
+    return count - begin < DEA__CHUNK_ELEMENTS ? count : begin + DEA__CHUNK_ELEMENTS;
+}
+
+static void dea__gelu_forward_chunk(void *context, int job, int worker) {
+    const dea__elements *e = (const dea__elements *)context;
+    const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
+    (void)worker;
+    for (size_t i = begin; i < end; i++) {
+        const double x = (double)e->x[i];
+        e->y[i] = DEA__REAL(0.5 * x * erfc(-x * 0.70710678118654752440)); /* erfc keeps the left tail exact */
+    }
+}
+
+/* forward: y = x Phi(x).  dx = dy (Phi(x) + x phi(x)) */
+static void dea__gelu_backward_chunk(void *context, int job, int worker) {
+    const dea__elements *e = (const dea__elements *)context;
+    const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
+    (void)worker;
+    for (size_t i = begin; i < end; i++) {
+        const double x = (double)e->x[i];
+        const double slope = 0.5 * erfc(-x * 0.70710678118654752440) + x * exp(-0.5 * x * x) * 0.39894228040143267794;
+        e->y[i] = DEA__REAL((double)e->dy[i] * slope);
+    }
+}
+
+DEA_API dea_status dea_gelu_forward(const dea_real *x, dea_real *y, size_t count, const dea_threads *threads) {
+    const dea_status status = dea__check_elementwise(x, y, count);
+    if (status != DEA_OK) return status;
+    dea__elements call = {x, NULL, y, count};
+    dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_forward_chunk, &call);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_gelu_backward(const dea_real *x, const dea_real *dy, dea_real *dx, size_t count,
+                                     const dea_threads *threads) {
+    dea_status status = dea__check_elementwise(x, dx, count);
+    if (status == DEA_OK) status = dea__check_elementwise(dy, dx, count);
+    if (status != DEA_OK) return status;
+    dea__elements call = {x, dy, dx, count};
+    dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_backward_chunk, &call);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_tanh_forward(const dea_real *x, dea_real *y, size_t count) {
+    const dea_status status = dea__check_elementwise(x, y, count);
+    if (status != DEA_OK) return status;
+    for (size_t i = 0; i < count; i++) y[i] = DEA__REAL(tanh((double)x[i]));
+    return DEA_OK;
+}
+
+/* forward: y = tanh x.  dx = dy (1 - y^2) */
+DEA_API dea_status dea_tanh_backward(const dea_real *y, const dea_real *dy, dea_real *dx, size_t count) {
+    dea_status status = dea__check_elementwise(y, dx, count);
+    if (status == DEA_OK) status = dea__check_elementwise(dy, dx, count);
+    if (status != DEA_OK) return status;
+    for (size_t i = 0; i < count; i++) dx[i] = DEA__REAL((double)dy[i] * (1 - (double)y[i] * (double)y[i]));
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_dropout(const dea_real *x, dea_real *y, size_t count, double p, uint64_t seed, uint64_t step,
+                               uint64_t stream) {
+    const dea_status status = dea__check_elementwise(x, y, count);
+    if (status != DEA_OK) return status;
+    if (!(p >= 0 && p < 1)) return DEA_ERR_DROPOUT;
+    const uint32_t threshold = dea__dropout_threshold(p);
+    const dea_real scale = DEA__REAL(1 / (1 - p));
+    const size_t row = 65536; /* elements that share a key */
+    for (size_t begin = 0; begin < count; begin += row) {
+        const dea__row_key key = dea__dropout_row(dea__mix64(seed ^ dea__mix64(stream)), step, begin / row);
+        const size_t end = count - begin < row ? count : begin + row;
+        for (size_t i = begin; i < end; i++)
+            y[i] = p == 0 || dea__dropout_bits(key, (uint32_t)(i - begin)) >= threshold ? x[i] * scale : 0;
+    }
+    return DEA_OK;
+}
+
+static dea_status dea__check_ids(const int *ids, int rows, int vocab) {
+    for (int i = 0; i < rows; i++)
+        if (ids[i] < 0 || ids[i] >= vocab) return DEA_ERR_INDEX;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, dea_real *y, int rows, int vocab, int width,
+                                         double scale) {
+    if (!table || !ids || !y) return DEA_ERR_NULL;
+    dea_status status = dea__check_rows(rows, width, vocab);
+    if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
+    if (status != DEA_OK) return status;
+    const size_t w = (size_t)width;
+    if (dea__partial_overlap(table, y, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    for (int i = 0; i < rows; i++)
+        for (size_t c = 0; c < w; c++) y[(size_t)i * w + c] = DEA__REAL(scale * (double)table[(size_t)ids[i] * w + c]);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, dea_real *dtable, int rows, int vocab, int width,
+                                          double scale) {
+    if (!ids || !dy || !dtable) return DEA_ERR_NULL;
+    dea_status status = dea__check_rows(rows, width, vocab);
+    if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
+    if (status != DEA_OK) return status;
+    const size_t w = (size_t)width;
+    if (dea__partial_overlap(dtable, dy, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    for (int i = 0; i < rows; i++)
+        for (size_t c = 0; c < w; c++) dtable[(size_t)ids[i] * w + c] += DEA__REAL(scale * (double)dy[(size_t)i * w + c]);
+    return DEA_OK;
+}
+
+static dea_status dea__check_classes(const dea_real *logits, const int *targets, int rows, int classes, double smoothing,
+                                     int *counted) {
+    if (!logits || !targets) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, classes, 1);
+    if (status != DEA_OK) return status;
+    if (!(smoothing >= 0 && smoothing <= 1)) return DEA_ERR_OPTION;
+    *counted = 0;
+    for (int i = 0; i < rows; i++) {
+        if (targets[i] >= classes) return DEA_ERR_INDEX;
+        *counted += targets[i] >= 0;
+    }
+    return DEA_OK;
+}
+
+/* log sum_c exp(x_c) */
+static double dea__log_sum_exp(const dea_real *x, int count) {
+    double largest = (double)x[0], sum = 0;
+    for (int c = 1; c < count; c++)
+        if ((double)x[c] > largest) largest = (double)x[c];
+    for (int c = 0; c < count; c++) sum += exp((double)x[c] - largest);
+    return largest + log(sum);
+}
+
+DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted, int rows,
+                                             int classes, double smoothing) {
+    int used;
+    if (!loss) return DEA_ERR_NULL;
+    const dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
+    if (status != DEA_OK) return status;
+    double total = 0;
+    for (int i = 0; i < rows; i++) {
+        if (targets[i] < 0) continue;
+        const dea_real *x = logits + (size_t)i * (size_t)classes;
+        double mean = 0;
+        for (int c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / classes;
+        total += dea__log_sum_exp(x, classes) - (1 - smoothing) * (double)x[targets[i]] - (smoothing > 0 ? smoothing * mean : 0);
+    }
+    *loss = used ? total / used : 0;
+    if (counted) *counted = used;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int *targets, double d_loss, dea_real *dlogits,
+                                              int rows, int classes, double smoothing) {
+    int used;
+    if (!dlogits) return DEA_ERR_NULL;
+    dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
+    if (status == DEA_OK) status = dea__check_elementwise(logits, dlogits, (size_t)rows * (size_t)classes);
+    if (status != DEA_OK) return status;
+    for (int i = 0; i < rows; i++) {
+        const dea_real *x = logits + (size_t)i * (size_t)classes;
+        dea_real *dx = dlogits + (size_t)i * (size_t)classes;
+        if (targets[i] < 0) {
+            memset(dx, 0, (size_t)classes * sizeof *dx);
+            continue;
+        }
+        const double total = dea__log_sum_exp(x, classes);
+        for (int c = 0; c < classes; c++) {
+            const double wanted = smoothing / classes + (c == targets[i] ? 1 - smoothing : 0);
+            dx[c] = DEA__REAL(d_loss / used * (exp((double)x[c] - total) - wanted));
+        }
+    }
+    return DEA_OK;
+}
+
+/* ---- parameters */
+DEA_API dea_table dea_table_init(dea_tensor *tensors, int capacity) {
+    dea_table table;
+    memset(&table, 0, sizeof table);
+    table.tensors = tensors;
+    table.capacity = capacity;
+    return table;
+}
+
+DEA_API const dea_tensor *dea_table_find(const dea_table *table, const char *name) {
+    for (int i = 0; table && name && i < table->count; i++)
+        if (strcmp(table->tensors[i].name, name) == 0) return &table->tensors[i];
+    return NULL;
+}
+
+DEA_API dea_status dea_table_add(dea_table *table, const char *prefix, const char *name, int rank, const int *shape,
+                                 dea_group group, int decay, size_t *offset) {
+    if (!table || !table->tensors || !prefix || !name || !shape) return DEA_ERR_NULL;
+    if (rank < 1 || rank > 4) return DEA_ERR_SHAPE;
+    if ((int)group < 0 || group >= DEA_GROUPS) return DEA_ERR_OPTION;
+    if (table->count >= table->capacity) return DEA_ERR_CAPACITY;
+    dea_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    const int length = snprintf(tensor.name, sizeof tensor.name, "%s%s", prefix, name);
+    if (length < 1 || (size_t)length >= sizeof tensor.name) return DEA_ERR_CAPACITY;
+    if (dea_table_find(table, tensor.name)) return DEA_ERR_OPTION;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] <= 0) return DEA_ERR_SHAPE;
+        tensor.shape[i] = shape[i];
+    }
+    tensor.count = dea__count(shape[0], rank > 1 ? shape[1] : 1, rank > 2 ? shape[2] : 1, rank > 3 ? shape[3] : 1);
+    const size_t unit = DEA_ALIGNMENT / sizeof(dea_real), padded = (tensor.count + unit - 1) / unit * unit;
+    if (!tensor.count || table->elements > (size_t)PTRDIFF_MAX / sizeof(double) - padded) return DEA_ERR_OVERFLOW;
+    tensor.rank = rank;
+    tensor.offset = table->elements;
+    tensor.group = group;
+    tensor.decay = decay;
+    tensor.lr_scale = 1;
+    table->elements += padded;
+    table->tensors[table->count++] = tensor;
+    if (offset) *offset = tensor.offset;
+    return DEA_OK;
+}
+
+DEA_API void dea_fill_xavier(dea_real *w, size_t count, int fan_in, int fan_out, uint64_t seed) {
+    const double limit = sqrt(6.0 / ((double)fan_in + (double)fan_out));
+    for (size_t i = 0; i < count; i++) w[i] = DEA__REAL((2 * dea__uniform(seed, i) - 1) * limit);
+}
+
+static double dea__normal(uint64_t seed, uint64_t index) { /* Box and Muller; 1 - u is in (0,1] */
+    return sqrt(-2 * log(1 - dea__uniform(seed, 2 * index))) * cos(2 * DEA__PI * dea__uniform(seed, 2 * index + 1));
+}
+
+DEA_API void dea_fill_normal(dea_real *w, size_t count, double std, uint64_t seed) {
+    for (size_t i = 0; i < count; i++) w[i] = DEA__REAL(std * dea__normal(seed, i));
+}
+
+/* Gram and Schmidt on the rows, each projection done twice (once loses orthogonality when rows are nearly parallel): the Q of
+ * a QR factorisation whose R has a positive diagonal. */
+DEA_API void dea_fill_orthogonal(dea_real *w, int n, uint64_t seed) {
+    dea_fill_normal(w, (size_t)n * (size_t)n, 1, seed);
+    for (int i = 0; i < n; i++) {
+        dea_real *row = w + (size_t)i * (size_t)n;
+        for (int pass = 0; pass < 2; pass++)
+            for (int j = 0; j < i; j++) {
+                const dea_real *other = w + (size_t)j * (size_t)n;
+                const double along = dea__dot(row, other, n);
+                for (int c = 0; c < n; c++) row[c] = DEA__REAL((double)row[c] - along * (double)other[c]);
+            }
+        const double length = sqrt(dea__dot(row, row, n));
+        for (int c = 0; c < n; c++) row[c] = DEA__REAL((double)row[c] / length);
+    }
+}
+
+/* ==== 9. The layer ====================================================================================================
+ * Projections around the attention, over one parameter arena. Mathematics is called, not written, here. */
+
+DEA_API dea_layer dea_layer_init(int d_model, int heads) {
+    dea_layer layer;
+    memset(&layer, 0, sizeof layer);
+    layer.d_model = d_model;
+    layer.heads = heads;
+    layer.temperature = 2;
+    return layer;
+}
+
+static dea_status dea__check_layer(const dea_layer *layer) {
+    if (!layer) return DEA_ERR_NULL;
+    if (layer->d_model <= 0 || layer->heads <= 0 || layer->d_model % layer->heads) return DEA_ERR_SHAPE;
+    if (layer->d_model > INT32_MAX / 4) return DEA_ERR_OVERFLOW;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const char *prefix) {
+    const dea_status status = dea__check_layer(layer);
+    if (status != DEA_OK) return status;
+    if (!table || !prefix) return DEA_ERR_NULL;
+    const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
+    const int qkv[2] = {3 * d_model, d_model}, rel[3] = {heads, d, d}, gate[2] = {heads, 2 * d + 2}, out[2] = {d_model, d_model};
+    const struct {
+        const char *name;
+        int rank;
+        const int *shape;
+        dea_group group;
+        int decay;
+        size_t *offset;
+    } rows[8] = {
+        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &layer->w_qkv},   {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &layer->b_qkv},
+        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &layer->w_rel},   {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &layer->w_gate},
+        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &layer->c_gate}, {"w_o", 2, out, DEA_GROUP_MAIN, 1, &layer->w_o},
+        {"b_o", 1, out, DEA_GROUP_MAIN, 0, &layer->b_o},
+        {"temperature", 1, &heads, DEA_GROUP_MAIN, 0, &layer->temperatures},
+    };
+    const dea_table before = *table;
+    const int count = layer->use_temperature ? 8 : 7;
+    for (int i = 0; i < count; i++) {
+        const dea_status added = dea_table_add(table, prefix, rows[i].name, rows[i].rank, rows[i].shape, rows[i].group,
+                                               rows[i].decay, rows[i].offset);
+        if (added != DEA_OK) {
+            *table = before;
+            return added;
+        }
+    }
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uint64_t seed) {
+    const dea_status status = dea__check_layer(layer);
+    if (status != DEA_OK) return status;
+    if (!params) return DEA_ERR_NULL;
+    if (layer->use_temperature && !(layer->temperature > 0 && dea__finite(layer->temperature))) return DEA_ERR_TEMPERATURE;
+    const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
+    const size_t square = (size_t)d_model * (size_t)d_model;
+    for (int part = 0; part < 3; part++)
+        dea_fill_xavier(params + layer->w_qkv + (size_t)part * square, square, d_model, d_model,
+                        dea__mix64(seed + (layer->tie_k_to_q && part == 1 ? 0 : (uint64_t)part)));
+    dea_fill_xavier(params + layer->w_o, square, d_model, d_model, dea__mix64(seed + 3));
+    memset(params + layer->b_qkv, 0, 3 * (size_t)d_model * sizeof *params);
+    memset(params + layer->b_o, 0, (size_t)d_model * sizeof *params);
+    for (int h = 0; h < heads; h++) {
+        dea_real *w_rel = params + layer->w_rel + (size_t)h * (size_t)d * (size_t)d;
+        if (layer->w_rel_identity)
+            for (int i = 0; i < d * d; i++) w_rel[i] = i % (d + 1) == 0 ? 1 : 0;
+        else dea_fill_orthogonal(w_rel, d, dea__mix64(seed + 4) + (uint64_t)h);
+        dea_fill_xavier(params + layer->w_gate + (size_t)h * (size_t)(2 * d + 2), 2 * (size_t)d + 2, 2 * d + 2, 1,
+                        dea__mix64(seed + 5) + (uint64_t)h);
+        params[layer->c_gate + (size_t)h] = DEA__REAL(-0.5);
+        if (layer->use_temperature) params[layer->temperatures + (size_t)h] = DEA__REAL(layer->temperature);
+    }
+    return DEA_OK;
+}
+
+DEA_API dea_attention dea_layer_attention(const dea_layer *layer, const dea_real *params, int batch, int seq) {
+    const int d_model = layer->d_model, heads = layer->heads;
+    dea_attention a = dea_attention_init(batch, heads, seq, heads > 0 ? d_model / heads : 0);
+    const dea_strides fused = {(ptrdiff_t)seq * 3 * d_model, a.head_dim, 3 * (ptrdiff_t)d_model};
+    const dea_strides flat = {(ptrdiff_t)seq * d_model, a.head_dim, d_model};
+    a.q_strides = a.k_strides = a.v_strides = fused;
+    a.o_strides = flat;
+    if (!params) return a;
+    a.w_rel = params + layer->w_rel;
+    a.w_gate = params + layer->w_gate;
+    a.c_gate = params + layer->c_gate;
+    if (layer->use_temperature) a.temperature = params + layer->temperatures;
+    return a;
+}
+
+/* Places in the cache, and in the scratch of a backward. */
+typedef struct dea__layer_places {
+    dea_real *qkv, *o, *saved; /* cache: [B,T,3,H,d], [B,T,H,d], [B,H,4,T] */
+    size_t cache_count;
+    dea_real *dqkv, *d_o;      /* backward's scratch */
+    void *inner;               /* the attention's workspace */
+    size_t inner_bytes, total_bytes;
+} dea__layer_places;
+
+static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention *a, const dea_gate *gate, dea_real *cache,
+                                    void *workspace, dea__layer_places *p) {
+    dea_status status = dea__check_layer(layer);
+    if (status == DEA_OK) status = dea__check_shape(a);
+    if (status != DEA_OK) return status;
+    if (a->heads != layer->heads || a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k) return DEA_ERR_SHAPE;
+    const size_t x = dea__count(a->batch, a->seq_q, layer->d_model, 1);
+    if (!dea__count(a->batch, a->seq_q, layer->d_model, 5)) return DEA_ERR_OVERFLOW;
+    p->qkv = cache;
+    p->o = cache ? cache + 3 * x : NULL;
+    p->saved = cache ? cache + 4 * x : NULL;
+    p->cache_count = 4 * x + dea_saved_count(a);
+    dea__arena arena = {(char *)workspace, 0, 0};
+    p->dqkv = dea__take_reals(&arena, 3 * x);
+    p->d_o = dea__take_reals(&arena, x);
+    const size_t forward = dea_forward_workspace(a), backward = dea_backward_workspace(a);
+    const size_t loss = gate ? dea_gate_loss_workspace(a, gate) : 1;
+    if (!forward || !backward || !loss) return dea__check_path(a) != DEA_OK ? dea__check_path(a) : DEA_ERR_OVERFLOW;
+    p->inner_bytes = forward > backward ? forward : backward;
+    if (loss > p->inner_bytes) p->inner_bytes = loss;
+    p->inner = dea__take(&arena, p->inner_bytes, 1);
+    p->total_bytes = dea__arena_bytes(&arena);
+    return p->total_bytes ? DEA_OK : DEA_ERR_OVERFLOW;
+}
+
+DEA_API size_t dea_layer_cache_count(const dea_layer *layer, const dea_attention *a) {
+    dea__layer_places p;
+    return dea__layer_layout(layer, a, NULL, NULL, NULL, &p) == DEA_OK ? p.cache_count : 0;
+}
+
+DEA_API size_t dea_layer_workspace(const dea_layer *layer, const dea_attention *a, const dea_gate *gate) {
+    dea__layer_places p;
+    return dea__layer_layout(layer, a, gate, NULL, NULL, &p) == DEA_OK ? p.total_bytes : 0;
+}
+
+DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *params, dea_attention *a, const dea_real *x,
+                                     dea_real *y, dea_real *cache, void *workspace, size_t workspace_bytes) {
+    dea__layer_places p;
+    dea_status status = dea__layer_layout(layer, a, NULL, cache, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!params || !x || !y || !cache) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status != DEA_OK) return status;
+    const int rows = a->batch * a->seq_q, d_model = layer->d_model;
+    const size_t count = (size_t)rows * (size_t)d_model;
+    if (dea__partial_overlap(x, y, count, count) || dea__partial_overlap(x, cache, count, p.cache_count) ||
+        dea__partial_overlap(y, cache, count, p.cache_count))
+        return DEA_ERR_ALIAS;
+    a->q = p.qkv;
+    a->k = p.qkv + d_model;
+    a->v = p.qkv + 2 * d_model;
+    status = dea__check_attention(a, 1); /* before anything is written */
+    if (status == DEA_OK)
+        status = dea_linear_forward(x, params + layer->w_qkv, params + layer->b_qkv, p.qkv, rows, d_model, 3 * d_model,
+                                    &a->threads);
+    if (status == DEA_OK) status = dea_forward(a, p.o, p.saved, p.inner, p.inner_bytes);
+    if (status == DEA_OK)
+        status = dea_linear_forward(p.o, params + layer->w_o, params + layer->b_o, y, rows, d_model, d_model, &a->threads);
+    return status;
+}
+
+DEA_API dea_status dea_layer_backward(const dea_layer *layer, const dea_real *params, const dea_attention *a,
+                                      const dea_real *x, const dea_real *cache, const dea_real *dy, dea_real *dx,
+                                      dea_real *grads, void *workspace, size_t workspace_bytes) {
+    dea__layer_places p;
+    dea_status status = dea__layer_layout(layer, a, NULL, (dea_real *)(uintptr_t)cache, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!params || !x || !cache || !dy || !grads) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status == DEA_OK) status = dea__check_attention(a, 1);
+    if (status != DEA_OK) return status;
+    const int rows = a->batch * a->seq_q, d_model = layer->d_model;
+    const size_t count = (size_t)rows * (size_t)d_model;
+    if (dea__partial_overlap(dx, x, count, count) || dea__partial_overlap(dx, dy, count, count) ||
+        dea__partial_overlap(dx, cache, count, p.cache_count))
+        return DEA_ERR_ALIAS;
+    dea_gradients g;
+    memset(&g, 0, sizeof g);
+    g.dq = p.dqkv;
+    g.dk = p.dqkv + d_model;
+    g.dv = p.dqkv + 2 * d_model;
+    g.dw_rel = grads + layer->w_rel;
+    if (layer->use_temperature) g.dtemperature = grads + layer->temperatures;
+    status = dea_linear_backward(p.o, params + layer->w_o, dy, p.d_o, grads + layer->w_o, grads + layer->b_o, rows, d_model,
+                                 d_model, &a->threads);
+    if (status == DEA_OK) status = dea_backward(a, p.o, p.saved, p.d_o, &g, p.inner, p.inner_bytes);
+    if (status == DEA_OK)
+        status = dea_linear_backward(x, params + layer->w_qkv, p.dqkv, dx, grads + layer->w_qkv, grads + layer->b_qkv, rows,
+                                     d_model, 3 * d_model, &a->threads);
+    return status;
+}
+
+DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attention *a, const dea_gate *gate,
+                                       const dea_real *cache, dea_real *grads, dea_gate_result *result, void *workspace,
+                                       size_t workspace_bytes) {
+    dea__layer_places p;
+    if (!gate) return DEA_ERR_NULL;
+    dea_status status = dea__layer_layout(layer, a, gate, (dea_real *)(uintptr_t)cache, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!cache || !result) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status != DEA_OK) return status;
+    dea_gradients g;
+    memset(&g, 0, sizeof g);
+    if (grads) {
+        g.dw_gate = grads + layer->w_gate;
+        g.dc_gate = grads + layer->c_gate;
+    }
+    return dea_gate_loss(a, gate, p.saved, &g, result, p.inner, p.inner_bytes);
+}
+
+/* ==== 11. Optimiser, schedules, oracle helpers ======================================================================== */
+
+DEA_API dea_adamw dea_adamw_init(void) {
+    dea_adamw optimiser;
+    memset(&optimiser, 0, sizeof optimiser);
+    optimiser.lr[DEA_GROUP_MAIN] = 3e-4;
+    optimiser.lr[DEA_GROUP_GATE] = 1e-3;
+    optimiser.clip[DEA_GROUP_MAIN] = optimiser.clip[DEA_GROUP_GATE] = 1;
+    optimiser.beta1 = 0.9;
+    optimiser.beta2 = 0.999;
+    optimiser.eps = 1e-8;
+    optimiser.weight_decay = 0.01;
+    return optimiser;
+}
+
+static dea_status dea__check_adamw(const dea_adamw *o, int64_t step, double lr_factor) {
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0)) return DEA_ERR_OPTION;
+    for (int g = 0; g < DEA_GROUPS; g++)
+        if (!(o->lr[g] >= 0 && o->clip[g] >= 0) || !dea__finite(o->lr[g]) || !dea__finite(o->clip[g])) return DEA_ERR_OPTION;
+    return step >= 1 && lr_factor >= 0 && dea__finite(lr_factor) ? DEA_OK : DEA_ERR_OPTION;
+}
+
+DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params, const dea_real *grads,
+                                  dea_real *m, dea_real *v, int64_t step, double lr_factor, double *norms) {
+    if (!optimiser || !table || !table->tensors || !params || !grads || !m || !v) return DEA_ERR_NULL;
+    const dea_status status = dea__check_adamw(optimiser, step, lr_factor);
+    if (status != DEA_OK) return status;
+    double squares[DEA_GROUPS] = {0};
+    for (int i = 0; i < table->count; i++) {
+        const dea_tensor *tensor = &table->tensors[i];
+        double sum = 0;
+        for (size_t j = 0; j < tensor->count; j++) {
+            const double g = (double)grads[tensor->offset + j];
+            sum += g * g;
+        }
+        squares[tensor->group] += sum;
+    }
+    double clip[DEA_GROUPS];
+    for (int g = 0; g < DEA_GROUPS; g++) {
+        if (!dea__finite(squares[g])) return DEA_ERR_NONFINITE;
+        const double norm = sqrt(squares[g]);
+        if (norms) norms[g] = norm;
+        clip[g] = optimiser->clip[g] > 0 && norm > optimiser->clip[g] ? optimiser->clip[g] / norm : 1;
+    }
+    const double correct1 = 1 - pow(optimiser->beta1, (double)step), correct2 = 1 - pow(optimiser->beta2, (double)step);
+    for (int i = 0; i < table->count; i++) {
+        const dea_tensor *tensor = &table->tensors[i];
+        const double lr = optimiser->lr[tensor->group] * (double)tensor->lr_scale * lr_factor;
+        const double shrink = tensor->decay ? 1 - lr * optimiser->weight_decay : 1;
+        const double clipped = clip[tensor->group];
+        for (size_t j = tensor->offset; j < tensor->offset + tensor->count; j++) {
+            const double g = (double)grads[j] * clipped;
+            m[j] = DEA__REAL(optimiser->beta1 * (double)m[j] + (1 - optimiser->beta1) * g);
+            v[j] = DEA__REAL(optimiser->beta2 * (double)v[j] + (1 - optimiser->beta2) * g * g);
+            const double update = (double)m[j] / correct1 / (sqrt((double)v[j] / correct2) + optimiser->eps);
+            params[j] = DEA__REAL((double)params[j] * shrink - lr * update);
+        }
+    }
+    return DEA_OK;
+}
+
+DEA_API double dea_gamma(int64_t step, int64_t anneal_steps) {
+    if (step >= anneal_steps) return 0;
+    return step <= 0 ? 1 : 1 - (double)step / (double)anneal_steps;
+}
+
+DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total) {
+    if (step >= total) return 0;
+    if (step < warmup) return (double)(step + 1) / (double)warmup;
+    return (1 + cos(DEA__PI * (double)(step - warmup) / (double)(total - warmup))) / 2;
+}
+
+/* ---- oracle */
+static const double dea__bands[3][3] = {{0, 0.05, 0.45}, {0.15, 0.30, 0.25}, {0.75, 0.95, 0.30}}; /* from, to, mass */
+
+DEA_API double dea_oracle_alpha(double phi, double sim) {
+    const double alpha = dea__sigmoid(phi - 0.3 * sim);
+    return alpha > DEA_ALPHA_MAX ? DEA_ALPHA_MAX : alpha;
+}
+
+DEA_API dea_band dea_band_of(double alpha) {
+    for (int band = 0; band < 3; band++)
+        if (alpha >= dea__bands[band][0] && alpha <= dea__bands[band][1]) return (dea_band)band;
+    return DEA_BAND_BETWEEN;
+}
+
+DEA_API const char *dea_band_name(dea_band band) {
+    switch (band) {
+    case DEA_BAND_NEAR: return "near-identical";
+    case DEA_BAND_WEAK: return "weak";
+    case DEA_BAND_STRONG: return "strong";
+    case DEA_BAND_BETWEEN: break;
+    }
+    return "between";
+}
+
+DEA_API double dea_mock_alpha(uint64_t seed, uint64_t index) {
+    double draw = dea__uniform(seed, 2 * index);
+    int band = 0;
+    while (band < 2 && draw >= dea__bands[band][2]) draw -= dea__bands[band++][2];
+    return dea__bands[band][0] + (dea__bands[band][1] - dea__bands[band][0]) * dea__uniform(seed, 2 * index + 1);
+}
+
+typedef struct dea__pool {
+    double x, last_x, y, weight;
+} dea__pool;
+
+/* Heap sort by x: in place, no library call that may allocate, and equal x are pooled, so their order does not matter. */
+static void dea__sift(dea__pool *p, size_t root, size_t count) {
+    for (size_t child = 2 * root + 1; child < count; root = child, child = 2 * root + 1) {
+        if (child + 1 < count && p[child].x < p[child + 1].x) child++;
+        if (!(p[root].x < p[child].x)) return;
+        const dea__pool swap = p[root];
+        p[root] = p[child];
+        p[child] = swap;
+    }
+}
+
+static void dea__sort_pools(dea__pool *p, size_t count) {
+    for (size_t i = count / 2; i-- > 0;) dea__sift(p, i, count);
+    for (size_t end = count; end-- > 1;) {
+        const dea__pool swap = p[0];
+        p[0] = p[end];
+        p[end] = swap;
+        dea__sift(p, 0, end);
+    }
+}
+
+static void dea__merge_pool(dea__pool *into, const dea__pool *from) {
+    const double weight = into->weight + from->weight;
+    into->y = (into->y * into->weight + from->y * from->weight) / weight;
+    into->weight = weight;
+    into->last_x = from->last_x;
+}
+
+DEA_API size_t dea_isotonic_workspace(int count) {
+    dea__arena arena = {NULL, 0, 0};
+    if (count <= 0) return 0;
+    dea__take(&arena, (size_t)count, sizeof(dea__pool));
+    return dea__arena_bytes(&arena);
+}
+
+DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const double *weight, int count, double *knot_x,
+                                    double *knot_y, int *knots, void *workspace, size_t workspace_bytes) {
+    if (!x || !y || !knot_x || !knot_y || !knots) return DEA_ERR_NULL;
+    if (count <= 0) return DEA_ERR_SHAPE;
+    const dea_status status = dea__check_workspace(workspace, workspace_bytes, dea_isotonic_workspace(count));
+    if (status != DEA_OK) return status;
+    for (int i = 0; i < count; i++)
+        if (!dea__finite(x[i]) || !dea__finite(y[i]) || (weight && !(weight[i] > 0 && dea__finite(weight[i])))) return DEA_ERR_OPTION;
+    dea__pool *pools = (dea__pool *)workspace;
+    for (int i = 0; i < count; i++) {
+        pools[i].x = pools[i].last_x = x[i];
+        pools[i].y = y[i];
+        pools[i].weight = weight ? weight[i] : 1;
+    }
+    dea__sort_pools(pools, (size_t)count);
+    int used = 0;
+    for (int i = 0; i < count;) {
+        dea__pool next = pools[i++];
+        while (i < count && pools[i].x == next.x) dea__merge_pool(&next, &pools[i++]);
+        pools[used++] = next; /* then pool backwards while the order is violated */
+        while (used > 1 && pools[used - 2].y >= pools[used - 1].y) {
+            dea__merge_pool(&pools[used - 2], &pools[used - 1]);
+            used--;
+        }
+    }
+    *knots = 0;
+    for (int i = 0; i < used; i++) {
+        knot_x[*knots] = pools[i].x;
+        knot_y[(*knots)++] = pools[i].y;
+        if (pools[i].last_x > pools[i].x) {
+            knot_x[*knots] = pools[i].last_x;
+            knot_y[(*knots)++] = pools[i].y;
+        }
+    }
+    return DEA_OK;
+}
+
+DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, int knots, double x) {
+    if (!knot_x || !knot_y || knots <= 0 || x != x) return NAN;
+    if (x <= knot_x[0]) return knot_y[0];
+    if (x >= knot_x[knots - 1]) return knot_y[knots - 1];
+    int low = 0, high = knots - 1;
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (knot_x[middle] <= x) low = middle;
+        else high = middle;
+    }
+    const double share = (x - knot_x[low]) / (knot_x[high] - knot_x[low]);
+    return knot_y[low] + share * (knot_y[high] - knot_y[low]);
+}
+
+/* ==== 12. Checks ====================================================================================================== */
+
+/* Gradients of one run, laid end to end in the order of dea_gradients. */
+enum { DEA__DQ, DEA__DK, DEA__DV, DEA__DW_REL, DEA__DTEMPERATURE, DEA__DW_GATE, DEA__DC_GATE, DEA__GRADIENTS };
+
+typedef struct dea__run {
+    dea_real *data[DEA__GRADIENTS];
+} dea__run;
+
+typedef struct dea__isolation_places {
+    dea__run run[4]; /* task alone, gate alone, task then gate, gate then task */
+    size_t size[DEA__GRADIENTS];
+    dea_attention a; /* the caller's, with contiguous q, k, v gradients sized by span */
+    dea_real *o, *saved;
+    void *inner;
+    size_t inner_bytes, total_bytes;
+} dea__isolation_places;
+
+static dea_status dea__isolation_layout(const dea_attention *a, const dea_gate *gate, void *workspace,
+                                        dea__isolation_places *p) {
+    const dea_status status = dea__check_shape(a);
+    if (status != DEA_OK) return status;
+    if (!gate) return DEA_ERR_NULL;
+    const size_t h = (size_t)a->heads, d = (size_t)a->head_dim;
+    const dea__view q = dea__q_view(a, NULL), k = dea__k_view(a, NULL), v = dea__v_view(a, NULL), o = dea__o_view(a, NULL);
+    const size_t size[DEA__GRADIENTS] = {dea__span(&q), dea__span(&k), dea__span(&v), h * d * d, a->temperature ? h : 0,
+                                         h * (2 * d + 2), h};
+    if (!size[DEA__DQ] || !size[DEA__DK] || !size[DEA__DV] || !dea__span(&o)) return DEA_ERR_STRIDE;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    memcpy(p->size, size, sizeof size);
+    for (int run = 0; run < 4; run++)
+        for (int i = 0; i < DEA__GRADIENTS; i++) p->run[run].data[i] = dea__take_reals(&arena, size[i]);
+    p->o = dea__take_reals(&arena, dea__span(&o));
+    p->saved = dea__take_reals(&arena, dea_saved_count(a));
+    p->a = *a;
+    memset(&p->a.maps, 0, sizeof p->a.maps);
+    const size_t forward = dea_forward_workspace(&p->a), backward = dea_backward_workspace(&p->a);
+    const size_t loss = dea_gate_loss_workspace(&p->a, gate);
+    if (!forward || !backward || !loss) return dea__check_path(a) != DEA_OK ? dea__check_path(a) : DEA_ERR_OVERFLOW;
+    p->inner_bytes = forward > backward ? forward : backward;
+    if (loss > p->inner_bytes) p->inner_bytes = loss;
+    p->inner = dea__take(&arena, p->inner_bytes, 1);
+    p->total_bytes = dea__arena_bytes(&arena);
+    return p->total_bytes ? DEA_OK : DEA_ERR_OVERFLOW;
+}
+
+DEA_API size_t dea_verify_isolation_workspace(const dea_attention *a, const dea_gate *gate) {
+    dea__isolation_places p;
+    return dea__isolation_layout(a, gate, NULL, &p) == DEA_OK ? p.total_bytes : 0;
+}
+
+static dea_gradients dea__run_gradients(const dea__run *run) {
+    dea_gradients g;
+    g.dq = run->data[DEA__DQ];
+    g.dk = run->data[DEA__DK];
+    g.dv = run->data[DEA__DV];
+    g.dw_rel = run->data[DEA__DW_REL];
+    g.dtemperature = run->data[DEA__DTEMPERATURE];
+    g.dw_gate = run->data[DEA__DW_GATE];
+    g.dc_gate = run->data[DEA__DC_GATE];
+    return g;
+}
+
+/* Runs the losses named by `order` ('t' task, 'g' gate) into one set of gradients that starts at zero. */
+static dea_status dea__isolation_run(dea__isolation_places *p, const dea_gate *gate, const dea_real *d_o, int run,
+                                     const char *order) {
+    for (int i = 0; i < DEA__GRADIENTS; i++)
+        if (p->size[i]) memset(p->run[run].data[i], 0, p->size[i] * sizeof(dea_real));
+    dea_gradients g = dea__run_gradients(&p->run[run]);
+    if (!p->size[DEA__DTEMPERATURE]) g.dtemperature = NULL;
+    for (; *order; order++) {
+        dea_gate_result result;
+        const dea_status status = *order == 't' ? dea_backward(&p->a, p->o, p->saved, d_o, &g, p->inner, p->inner_bytes)
+                                                : dea_gate_loss(&p->a, gate, p->saved, &g, &result, p->inner, p->inner_bytes);
+        if (status != DEA_OK) return status;
+    }
+    return DEA_OK;
+}
+
+/* Names the first element in which gradients [from, to) of two runs differ in a bit. With `other` < 0: differ from zero. */
+static dea_status dea__isolation_compare(const dea__isolation_places *p, int run, int other, int from, int to, const char *what,
+                                         dea_isolation *report) {
+    static const char *const names[DEA__GRADIENTS] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
+    for (int i = from; i < to; i++)
+        for (size_t j = 0; j < p->size[i]; j++) {
+            const dea_real together = p->run[run].data[i][j], apart = other < 0 ? 0 : p->run[other].data[i][j];
+            if (memcmp(&together, &apart, sizeof apart) == 0) continue;
+            report->tensor = names[i];
+            report->what = what;
+            report->apart = (double)apart;
+            report->together = (double)together;
+            if (i <= DEA__DV) { /* strided: find the row */
+                const dea__view view = i == DEA__DQ ? dea__q_view(&p->a, NULL) : i == DEA__DK ? dea__k_view(&p->a, NULL) : dea__v_view(&p->a, NULL);
+                for (int b = 0; b < p->a.batch; b++)
+                    for (int h = 0; h < p->a.heads; h++)
+                        for (int t = 0; t < view.tokens; t++) {
+                            const ptrdiff_t at = (ptrdiff_t)j - dea__head_offset(&view, b, h) - t * view.strides.token;
+                            if (at < 0 || at >= view.width) continue;
+                            report->batch = b;
+                            report->head = h;
+                            report->index = (size_t)t * (size_t)view.width + (size_t)at;
+                        }
+            } else {
+                const size_t per_head = p->size[i] / (size_t)p->a.heads;
+                report->batch = -1;
+                report->head = (int)(j / per_head);
+                report->index = j % per_head;
+            }
+            return DEA_ERR_ISOLATION;
+        }
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_verify_isolation(const dea_attention *a, const dea_gate *gate, const dea_real *d_o,
+                                        dea_isolation *report, void *workspace, size_t workspace_bytes) {
+    dea__isolation_places p;
+    dea_status status = dea__isolation_layout(a, gate, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!d_o || !report) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status == DEA_OK) status = dea_forward(&p.a, p.o, p.saved, p.inner, p.inner_bytes);
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 0, "t");
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 1, "g");
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 2, "tg");
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 3, "gt");
+    if (status != DEA_OK) return status;
+    memset(report, 0, sizeof *report);
+    const struct {
+        int run, other, from, to;
+        const char *what;
+    } checks[6] = {
+        {0, -1, DEA__DW_GATE, DEA__GRADIENTS, "the task loss alone reached the gate"},
+        {1, -1, DEA__DQ, DEA__DW_GATE, "the gate loss alone reached what only the task loss may"},
+        {2, 0, DEA__DQ, DEA__DW_GATE, "task then gate differs from the task loss alone"},
+        {2, 1, DEA__DW_GATE, DEA__GRADIENTS, "task then gate differs from the gate loss alone"},
+        {3, 0, DEA__DQ, DEA__DW_GATE, "gate then task differs from the task loss alone"},
+        {3, 1, DEA__DW_GATE, DEA__GRADIENTS, "gate then task differs from the gate loss alone"},
+    };
+    for (int i = 0; status == DEA_OK && i < 6; i++)
+        status = dea__isolation_compare(&p, checks[i].run, checks[i].other, checks[i].from, checks[i].to, checks[i].what, report);
+    return status;
+}
+
+DEA_API double dea_finite_difference(double (*f)(void *context), void *context, dea_real *x, double h) {
+    const dea_real at = *x, up = DEA__REAL((double)at + h), down = DEA__REAL((double)at - h);
+    *x = up;
+    const double above = f(context);
+    *x = down;
+    const double below = f(context);
+    *x = at;
+    return (above - below) / ((double)up - (double)down); /* the step really taken */
+}
+
 #endif /* DEA_IMPLEMENTATION */
