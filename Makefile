@@ -24,6 +24,9 @@ LIBSRC   := $(filter-out $(MAINS),$(wildcard examples/*/*.c))
 LIBOBJ   := $(patsubst %.c,$(BUILD)/%.o,$(LIBSRC)) $(BUILD)/dea.o
 TESTS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 
+# Use every core unless told otherwise.
+MAKEFLAGS += $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+
 all: $(BUILD)/paris $(PROGRAMS) ## build the library object and every program
 
 help: ## this list
@@ -54,6 +57,11 @@ $(PROGRAMS): $(BUILD)/%: $(BUILD)/examples/%/main.o $(BUILD)/libexamples.a
 
 $(TESTS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libexamples.a
 	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
+
+# `make deps run` and `make deps test` install first, also with -j.
+ifneq ($(filter deps,$(MAKECMDGOALS)),)
+$(LIBOBJ) $(BUILD)/examples/paris.o $(MAINS:%.c=$(BUILD)/%.o) $(TESTS:%=%.o): | deps
+endif
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
