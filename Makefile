@@ -25,7 +25,9 @@ LIBOBJ   := $(patsubst %.c,$(BUILD)/%.o,$(LIBSRC)) $(BUILD)/dea.o
 TESTS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 
 # Use every core unless told otherwise.
-MAKEFLAGS += $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+ifeq ($(findstring -j,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
 
 all: $(BUILD)/paris $(PROGRAMS) ## build the library object and every program
 
