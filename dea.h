@@ -441,7 +441,10 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 #if defined(DEA_IMPLEMENTATION) && !defined(DEA_H_IMPLEMENTATION)
 #define DEA_H_IMPLEMENTATION
 
-#include <float.h>
+#ifdef __FAST_MATH__
+#    error "dea.h marks cells without a label by NaN and confines non-finite input: compile it without -ffast-math"
+#endif
+
 #include <math.h>
 #include <stdio.h> /* snprintf, for tensor names; nothing is ever printed */
 #include <string.h>
@@ -1207,18 +1210,22 @@ static void dea__plain_forward_head(void *context, int job, int worker) {
 
 /* ---- one head, backward */
 
-/* Backward of dea__normalise, in place over the n keys a query sees:
- * dE_j = (dEt_j - mean dEt - Et_j mean(dEt o Et) s/sigma) / s, s = sigma + 1e-5; second term 0 where sigma = 0. */
+/* Backward of dea__normalise, in place over the n keys a query sees. SPEC 1.11, with s = sigma + 1e-5:
+ *     dE_j = (dEt_j - mean dEt - Et_j mean(dEt o Et) s/sigma) / s, second term 0 where sigma = 0.
+ * Et s/sigma has unit variance, so this is dEt with its parts along 1 and along Et projected off, plus a share 1e-5/s of the
+ * latter. Two keys leave nothing but that share: the projection is done twice, since the rounding of the first pass would
+ * drown it. */
 static void dea__normalise_backward(const dea_real *et, dea_real *grad, int n, double sigma) {
-    const double s = sigma + DEA_SIGMA_EPS;
-    double mean = 0, product = 0;
-    for (int j = 0; j < n; j++) {
-        mean += (double)grad[j];
-        product += (double)grad[j] * (double)et[j];
+    const double s = sigma + DEA_SIGMA_EPS, unit = sigma == 0 ? 0 : s / sigma;
+    double along = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        double mean = 0, product = 0;
+        for (int j = 0; j < n; j++) mean += (double)grad[j] / n;
+        for (int j = 0; j < n; j++) product += ((double)grad[j] - mean) * (double)et[j] * unit / n;
+        for (int j = 0; j < n; j++) grad[j] = DEA__REAL((double)grad[j] - mean - product * unit * (double)et[j]);
+        along += product;
     }
-    mean /= n > 0 ? n : 1;
-    const double slope = sigma > 0 ? product / n * s / sigma : sigma < 0 || sigma == 0 ? 0 : sigma;
-    for (int j = 0; j < n; j++) grad[j] = DEA__REAL(((double)grad[j] - mean - (double)et[j] * slope) / s);
+    for (int j = 0; j < n; j++) grad[j] = DEA__REAL(((double)grad[j] + along * unit * (double)et[j] * (DEA_SIGMA_EPS / s)) / s);
 }
 
 static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h, dea__plain *w) {
