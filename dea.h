@@ -1670,22 +1670,23 @@ static size_t dea__gate_worker_bytes(const dea_attention *a) {
     return dea__arena_bytes(&arena);
 }
 
-static dea_status dea__check_gate_options(const dea_attention *a, const dea_gate *gate) {
+static dea_status dea__check_gate_options(const dea_gate *gate) {
     if (!gate) return DEA_ERR_NULL;
     if (gate->hard_negatives < 0 || !dea__finite((double)gate->scale)) return DEA_ERR_OPTION;
-    return dea__has_labels(a) ? DEA_OK : DEA_ERR_LABELS_MISSING;
+    return DEA_OK;
 }
 
 static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) {
-    const dea_status status = dea__check_gate_options(a, gate);
+    const dea_status status = dea__check_gate_options(gate);
     if (status != DEA_OK) return status;
+    if (!dea__has_labels(a)) return DEA_ERR_LABELS_MISSING;
     for (size_t i = 0; gate->targets && i < (size_t)a->batch * (size_t)a->seq_q; i++)
         if (gate->targets[i] < -1 || gate->targets[i] >= a->seq_k) return DEA_ERR_TARGET;
     return DEA_OK;
 }
 
 DEA_API size_t dea_gate_loss_workspace(const dea_attention *a, const dea_gate *gate) {
-    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK || dea__check_gate_options(a, gate) != DEA_OK)
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK || dea__check_gate_options(gate) != DEA_OK)
         return 0;
     const size_t shared = dea__gate_shared_bytes(a);
     const size_t workers = dea__for_workers(dea__gate_worker_bytes(a), a->threads.count, (size_t)a->heads);
@@ -2310,7 +2311,7 @@ static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention 
     const size_t forward = dea_forward_workspace(a), backward = dea_backward_workspace(a);
     const size_t loss = gate ? dea_gate_loss_workspace(a, gate) : 1;
     status = dea__check_path(a);
-    if (status == DEA_OK && gate) status = dea__check_gate_options(a, gate);
+    if (status == DEA_OK && gate) status = dea__check_gate_options(gate);
     if (status != DEA_OK) return status;
     if (!forward || !backward || !loss) return DEA_ERR_OVERFLOW;
     p->inner_bytes = forward > backward ? forward : backward;
@@ -2636,7 +2637,7 @@ static dea_status dea__isolation_layout(const dea_attention *a, const dea_gate *
                                         dea__isolation_places *p) {
     dea_status status = dea__check_shape(a);
     if (status == DEA_OK) status = dea__check_path(a);
-    if (status == DEA_OK) status = dea__check_gate_options(a, gate);
+    if (status == DEA_OK) status = dea__check_gate_options(gate);
     if (status != DEA_OK) return status;
     const size_t h = (size_t)a->heads, d = (size_t)a->head_dim;
     const dea__view q = dea__q_view(a, NULL), k = dea__k_view(a, NULL), v = dea__v_view(a, NULL),
