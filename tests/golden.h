@@ -160,9 +160,10 @@ static inline double golden_number(const golden_file *f, const char *name, golde
     return t->data[0];
 }
 
-/* max |x - ref| / max |ref| over the cells where `seen` is not 0 (NULL: everywhere); elsewhere x must be exactly 0. */
-static inline void golden_compare(golden_score *s, const golden_file *f, const char *name, const dea_real *x, size_t count,
-                                  const unsigned char *seen) {
+/* max |x - ref| / max |ref| over the cells where `seen` is not 0 (NULL: everywhere); elsewhere x must be exactly 0. `noise`:
+ * absolute differences up to this say nothing, because the file's own rounding is that large. */
+static inline void golden_compare_noisy(golden_score *s, const golden_file *f, const char *name, const dea_real *x,
+                                        size_t count, const unsigned char *seen, double noise) {
     const golden_tensor *t = golden_find(f, name);
     double worst = 0, scale = 0;
     if (!t || t->count != count) {
@@ -176,7 +177,7 @@ static inline void golden_compare(golden_score *s, const golden_file *f, const c
         }
         double e = fabs((double)x[i] - t->data[i]);
         if (!(e < INFINITY)) golden_problem(s, name, "NaN or infinity");
-        if (e > worst) worst = e;
+        if (e > worst && e > noise) worst = e;
         if (fabs(t->data[i]) > scale) scale = fabs(t->data[i]);
     }
     if (scale >= 1e-30) worst /= scale;
@@ -190,6 +191,11 @@ static inline void golden_compare(golden_score *s, const golden_file *f, const c
         snprintf(text, sizeof text, "error %.3g, limit %.3g", worst, s->limit);
         golden_problem(s, name, text);
     }
+}
+
+static inline void golden_compare(golden_score *s, const golden_file *f, const char *name, const dea_real *x, size_t count,
+                                  const unsigned char *seen) {
+    golden_compare_noisy(s, f, name, x, count, seen, 0);
 }
 
 static inline void golden_compare_number(golden_score *s, const golden_file *f, const char *name, double x) {
@@ -228,7 +234,9 @@ static inline void golden_attention_free(golden_attention *c) {
     free(c->lengths), free(c->targets), free(c->seen), free(c->out), free(c->workspace);
 }
 
-/* Mask from lengths and causal, checked against the file's own; counts rows of two keys, where float's limit is wider. */
+/* Mask from lengths and causal, checked against the file's own; sets the limit. Where a row sees two keys the gradient all but
+ * cancels, and the limits are wider: in float for us, in double for the files (labels_none_valid: dW_rel recomputed in 60
+ * digits is 1.5e-11 from the file). */
 static inline void golden_attention_mask(golden_attention *c, const golden_file *f, golden_score *s) {
     const dea_attention *a = &c->a;
     const golden_tensor *visible = golden_find(f, "visible");
@@ -251,7 +259,8 @@ static inline void golden_attention_mask(golden_attention *c, const golden_file 
                 }
                 two |= n == 2;
             }
-    s->limit = sizeof(dea_real) == sizeof(double) ? 1e-11 : two ? 1e-4 : 3e-5;
+    if (sizeof(dea_real) == sizeof(double)) s->limit = two ? 3.3e-11 : 1e-11;
+    else s->limit = two ? 1e-4 : 3e-5;
 }
 
 static inline void golden_attention_load(golden_attention *c, const golden_file *f, golden_score *s) {
@@ -321,8 +330,10 @@ static inline void golden_attention_run(golden_attention *c, const golden_file *
         return;
     }
     if (with_maps) {
-        golden_compare(s, f, "Et0", a->maps.et0, c->map_count, c->seen);
-        golden_compare(s, f, "Et1", a->maps.et1, c->map_count, c->seen);
+        /* A row of equal energies is exactly 0 here; in the files it is the rounding of a mean over sigma + 1e-5 = 1e-5. */
+        const double noise = 1e-10;
+        golden_compare_noisy(s, f, "Et0", a->maps.et0, c->map_count, c->seen, noise);
+        golden_compare_noisy(s, f, "Et1", a->maps.et1, c->map_count, c->seen, noise);
         golden_compare(s, f, "alpha_hat", a->maps.alpha_hat, c->map_count, c->seen);
         golden_compare(s, f, "alpha_mix", a->maps.alpha_mix, c->map_count, c->seen);
         golden_compare(s, f, "A", a->maps.a, c->map_count, c->seen);
