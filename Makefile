@@ -119,9 +119,9 @@ $(FUZZERS): $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libexamples.a
 	$(FUZZ_CC) $(CPPFLAGS_ALL) $(FUZZ_FLAGS) -DFUZZING -fsanitize=fuzzer $< $(BUILD)/fuzz/libexamples.a $(LIBS) -o $@
 
 fuzz: $(FUZZERS) ## every fuzz target for FUZZ_SECONDS (60) each; needs clang
-	@for fuzzer in $(FUZZERS); do name=$$(basename $$fuzzer); mkdir -p $(BUILD)/fuzz/found/$$name; \
+	@for fuzzer in $(FUZZERS); do name=$$(basename $$fuzzer); mkdir -p $(BUILD)/fuzz/found/$$name tests/fuzz/corpus/$$name; \
 	    echo "fuzz $$name, $(FUZZ_SECONDS) s"; \
-	    $$fuzzer -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+	    $$fuzzer -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_funcs=0 -print_final_stats=1 \
 	        -artifact_prefix=tests/fuzz/corpus/$$name/ $(BUILD)/fuzz/found/$$name tests/fuzz/corpus/$$name || exit 1; done
 
 .PHONY: fuzz
