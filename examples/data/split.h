@@ -1,5 +1,5 @@
 /* The split of a row is a stable hash of what it asks about (its group), never of the row: 10/12 train, 1/12 dev, 1/12
- * test, the same for every seed, so that fresh stories of any seed stay clear of any stored test set. */
+ * test (kinship: 8, 2, 2), the same for every seed, so that fresh stories of any seed stay clear of any stored test set. */
 #ifndef DATA_SPLIT_H
 #define DATA_SPLIT_H
 
