@@ -78,7 +78,7 @@ static int find_pairs(partof *x, int from_whole, text_error *error) {
         for (uint32_t i = 0; i < w->synset[s].pointers; i++) {
             const wordnet_pointer *to = &w->pointer[w->synset[s].pointer + i];
             const char *whole = strcmp(to->symbol, "#p") ? NULL : wordnet_clean_word(w, x->common, to->target);
-            if (!whole) continue;
+            if (!whole || is_plural(part) || is_plural(whole)) continue;
             pair p = {part, whole, s, to->target, 0, from_whole, ""};
             /* the words of the pair must not contain each other (broom, broomstick) */
             if (strstr(part, whole) || strstr(whole, part)) continue;
