@@ -7,7 +7,7 @@
 #include "data/generator.h"
 #include "data/knowledge.h"
 
-enum { DEPTH = 6, LEAST_CHILDREN = 5, MOST_WORDS = 50, MOST_OF_A_TAIL = 40 };
+enum { DEPTH = 6, LEAST_CHILDREN = 5, MOST_WORDS = 50, MOST_OF_A_TAIL = 60 };
 
 /* Categories that everything or nothing is one of, or whose usual meaning is not WordNet's first sense. */
 static const char *const vague[] = {
