@@ -3,7 +3,8 @@
  * R(x, y) reads "y is x's R". A pattern is the chain's words (with gender); it is used if every bracketing that the rules
  * can derive gives one and the same relation. Hypotheses are balanced by exchange: for two relations a and b of one
  * gender, "a true, b false" is drawn as often as "b true, a false", within stories of as many steps, and within stories
- * that name both words or neither. So neither the hypothesis alone nor its overlap with the story tells the answer. */
+ * that name both words, neither, only a, only b. So neither the hypothesis alone nor its overlap with the story tells the
+ * answer. */
 #include <string.h>
 
 #include "data/generator.h"
@@ -108,7 +109,10 @@ static int in_split(const pattern *p, int split) {
     return p->steps < 3 || data_split_of("kinship", put_group(&scratch, p)) == split;
 }
 
+/* Does the story name the word? "son-in-law" counts as named by "son": its in-law words never stand in a story. */
 static int names_word(const pattern *p, int word) {
+    if (word / 2 == CHILD_IN_LAW) word = CHILD * 2 + word % 2;
+    if (word / 2 == PARENT_IN_LAW) word = PARENT * 2 + word % 2;
     for (int i = 0; i < p->steps; i++)
         if (p->word[i] == word) return 1;
     return 0;
@@ -138,11 +142,12 @@ static void list_patterns(pattern_list *list, int steps, int split) {
     }
 }
 
-/* Appends to the choices the patterns whose answer is `yes` and that name `yes` and `no` both (named) or neither. */
-static int add_matched(data_stream *s, const pattern_list *list, int yes, int no, int named) {
+/* Appends to the choices the patterns whose answer is `yes`, of those that name (1) or do not name (0) each word. */
+static int add_matched(data_stream *s, const pattern_list *list, int yes, int no, int names_yes, int names_no) {
     int count = 0;
     for (int i = 0; i < list->n && s->n < DATA_STREAM_CHOICES; i++)
-        if (list->at[i].answer == yes && names_word(&list->at[i].p, yes) == named && names_word(&list->at[i].p, no) == named) {
+        if (list->at[i].answer == yes && names_word(&list->at[i].p, yes) == names_yes &&
+            names_word(&list->at[i].p, no) == names_no) {
             s->choice[s->n++] = list->at[i].code;
             count++;
         }
@@ -150,27 +155,28 @@ static int add_matched(data_stream *s, const pattern_list *list, int yes, int no
 }
 
 /* A class is two words of one gender that can change places; it is drawn as often as its rarer side has patterns. */
+static void open_class(data_stream *s, const pattern_list *list, int a, int b, int names_a, int names_b) {
+    int c = s->classes, first = s->n;
+    if (c == DATA_STREAM_CLASSES) return;
+    int yes_a = add_matched(s, list, a, b, names_a, names_b), middle = s->n;
+    int yes_b = add_matched(s, list, b, a, names_b, names_a);
+    if (!yes_a || !yes_b) {
+        s->n = first;
+        return;
+    }
+    s->first[c][0] = (uint16_t)first, s->first[c][1] = (uint16_t)middle;
+    s->count[c][0] = (uint16_t)yes_a, s->count[c][1] = (uint16_t)yes_b;
+    s->relation[c][0] = (uint8_t)a, s->relation[c][1] = (uint8_t)b;
+    s->cumulated[c] = (uint32_t)(yes_a < yes_b ? yes_a : yes_b) + (c ? s->cumulated[c - 1] : 0);
+    s->classes++;
+}
+
 static void open_steps(data_stream *s, int steps) {
     pattern_list list;
     list_patterns(&list, steps, s->split);
-    for (int named = 0; named < 2; named++)
-        for (int a = 0; a < WORDS; a++)
-            for (int b = a + 2; b < WORDS; b += 2) {
-                int c = s->classes, n = s->n, yes_a, yes_b;
-                if (c == DATA_STREAM_CLASSES) return;
-                s->first[c][0] = (uint16_t)s->n;
-                yes_a = add_matched(s, &list, a, b, named);
-                s->first[c][1] = (uint16_t)s->n;
-                yes_b = add_matched(s, &list, b, a, named);
-                if (!yes_a || !yes_b) {
-                    s->n = n;
-                    continue;
-                }
-                s->count[c][0] = (uint16_t)yes_a, s->count[c][1] = (uint16_t)yes_b;
-                s->relation[c][0] = (uint8_t)a, s->relation[c][1] = (uint8_t)b;
-                s->cumulated[c] = (uint32_t)(yes_a < yes_b ? yes_a : yes_b) + (c ? s->cumulated[c - 1] : 0);
-                s->classes++;
-            }
+    for (int a = 0; a < WORDS; a++)
+        for (int b = a + 2; b < WORDS; b += 2)
+            for (int named = 0; named < 4; named++) open_class(s, &list, a, b, named & 1, named >> 1);
 }
 
 static void open_kinship(data_stream *s) {
