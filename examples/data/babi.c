@@ -156,9 +156,8 @@ static void draw16(const data_stream *s, rng *r, data_story *story) {
     draw_distinct(r, who, 1, n, PEOPLE);
     /* the asked animal and the false twin's have one bearer each for sure, the other people any of four animals */
     has[0] = 0;
-    int sure[2] = {told ? 1 : 0, 1};
-    for (int i = 1; i < n; i++)
-        has[i] = told ? (i == 1 ? 1 : (int)rng_below(r, 4)) : (i <= 2 ? sure[i - 1] : (int)rng_below(r, 4));
+    int sure = told ? 1 : 2;
+    for (int i = 1; i < n; i++) has[i] = i <= sure ? i - sure + 1 : (int)rng_below(r, 4);
     fact16 facts[2 * PEOPLE];
     int m = 0;
     for (int i = 0; i < n; i++) {
@@ -288,10 +287,13 @@ static void draw17(const data_stream *s, rng *r, data_story *story) {
     like.premise = put_facts(r, story, facts, n);
     int asked = rng_coin(r) ? first : second, from_b = rng_coin(r), turn = rng_coin(r);
     add_twins17(story, like, turn, from_b, o[0], asked, o[1]);
-    if (first == second) /* one axis only: the same from the other end */
-        add_twins17(story, like, turn, !from_b, o[0], asked, o[1]);
-    else
-        add_twins17(story, like, rng_coin(r), rng_coin(r), o[0], asked == first ? second : first, o[1]);
+    from_b = !from_b;     /* one axis only: the same from the other end */
+    if (first != second) { /* the other axis */
+        turn = rng_coin(r);
+        from_b = rng_coin(r);
+        asked = asked == first ? second : first;
+    }
+    add_twins17(story, like, turn, from_b, o[0], asked, o[1]);
 }
 
 const generator babi17_generator = {"babi17", (int)COUNT_OF(describe17), describe17, open17, draw17};
