@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
+#include "text/row_copy.h"
 #include "text/split_name.h"
 #include "text/string_map.h"
 
@@ -25,6 +27,7 @@ void babi_attach(babi *b, const lines *l) {
 void babi_close(babi *b) {
     lines_close(&b->lines);
     free(b->premise);
+    arena_free(&b->strings);
     *b = (babi){.lines.ended = true};
 }
 
@@ -54,13 +57,9 @@ static int add_fact(babi *b, const char *fact, text_error *error) {
     size_t length = strlen(fact);
     if (length == 0 || strchr(fact, '\r'))
         return lines_fail(&b->lines, error, "a fact is empty or holds a carriage return");
-    if (b->capacity - b->length < length + 2) {
-        size_t capacity = 2 * (b->length + length + 2);
-        char *premise = realloc(b->premise, capacity);
-        if (!premise) return text_fail_memory(error, capacity);
-        b->premise = premise;
-        b->capacity = capacity;
-    }
+    char *premise = grow(b->premise, &b->capacity, b->length + length + 2, 1);
+    if (!premise) return text_fail_memory(error, b->length + length + 2);
+    b->premise = premise;
     if (b->length) b->premise[b->length++] = ' ';
     memcpy(b->premise + b->length, fact, length + 1);
     b->length += length;
@@ -102,25 +101,13 @@ static bool part(char *text, const char *link, char **a, char **b) {
     return true;
 }
 
-static char *joined(arena *strings, const char *a, const char *b, const char *c, const char *d, const char *e) {
-    const char *piece[] = {a, b, c, d, e};
-    size_t length = 0;
-    for (size_t i = 0; i < 5; i++) length += strlen(piece[i]);
-    char *text = arena_copy(strings, "", length + 1);
-    if (!text) return NULL;
-    char *out = text;
-    for (size_t i = 0; i < 5; i++) {
-        size_t size = strlen(piece[i]);
-        memcpy(out, piece[i], size);
-        out += size;
-    }
-    *out = '\0';
-    return text;
-}
+/* The strings given, one after another, in the arena. */
+#define JOIN(strings, ...)                                                                                             \
+    arena_join(strings, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 /* The two things asked about in byte order: the same group for both directions. */
 static char *unordered(arena *strings, const char *a, const char *b) {
-    return strcmp(a, b) < 0 ? joined(strings, a, "|", b, "", "") : joined(strings, b, "|", a, "", "");
+    return strcmp(a, b) < 0 ? JOIN(strings, a, "|", b) : JOIN(strings, b, "|", a);
 }
 
 struct relation {
@@ -137,7 +124,7 @@ static const struct relation relations[] = {
 };
 
 /* A yes/no question as a statement: 1 done, 0 not such a question. */
-static int read_yes_no(babi *b, arena *strings, char *question, const char *answer, row *out, text_error *error) {
+static int read_yes_no(babi *b, char *question, const char *answer, row *out, text_error *error) {
     for (size_t i = 0; i < sizeof relations / sizeof *relations; i++) {
         const struct relation *r = &relations[i];
         size_t front = strlen(r->prefix), length = strlen(question);
@@ -156,8 +143,8 @@ static int read_yes_no(babi *b, arena *strings, char *question, const char *answ
         out->relation = r->name;
         out->label = yes;
         out->kind = yes ? "true" : "hard";
-        out->group = unordered(strings, x, y);
-        out->hypothesis = joined(strings, "the ", x, r->verb, y, ".");
+        out->group = unordered(&b->strings, x, y);
+        out->hypothesis = JOIN(&b->strings, "the ", x, r->verb, y, ".");
         return 1;
     }
     return 0;
@@ -225,13 +212,13 @@ static char *triple(const babi *b, arena *strings, const char *person, const cha
         if (!read_fact(fact, length, &who, &who_length, &what, &what_length, &animal) || !animal) continue;
         if (who_length != strlen(person) || memcmp(who, person, who_length) != 0) continue;
         char *named = arena_copy(strings, what, what_length);
-        return named ? joined(strings, person, " ", named, " ", colour) : NULL;
+        return named ? JOIN(strings, person, " ", named, " ", colour) : NULL;
     }
-    return joined(strings, person, " ", colour, "", "");
+    return JOIN(strings, person, " ", colour);
 }
 
 /* "What color is Brian?" as a statement and its false twin: 1 done, 0 not such a question. */
-static int read_colour(babi *b, arena *strings, char *question, const char *answer, row *out, text_error *error) {
+static int read_colour(babi *b, char *question, const char *answer, row *out, text_error *error) {
     uint64_t hash = string_hash_more(string_hash(b->premise, b->length), question, strlen(question));
     char *person = between(question, "What color is ", "?");
     if (!person) return 0;
@@ -240,23 +227,23 @@ static int read_colour(babi *b, arena *strings, char *question, const char *answ
     out->relation = "HasColor";
     out->label = 1;
     out->kind = "true";
-    out->group = triple(b, strings, person, answer);
-    out->hypothesis = joined(strings, person, " is ", answer, ".", "");
+    out->group = triple(b, &b->strings, person, answer);
+    out->hypothesis = JOIN(&b->strings, person, " is ", answer, ".");
     bool memory;
-    const char *other = other_colour(b, strings, answer, hash, &memory);
+    const char *other = other_colour(b, &b->strings, answer, hash, &memory);
     if (!memory) return text_fail_memory(error, b->length);
     if (other) {
         b->twin = *out;
         b->twin.label = 0;
         b->twin.kind = "hard";
-        b->twin.hypothesis = joined(strings, person, " is ", other, ".", "");
+        b->twin.hypothesis = JOIN(&b->strings, person, " is ", other, ".");
         if (!b->twin.hypothesis) return text_fail_memory(error, strlen(person));
         b->has_twin = true;
     }
     return 1;
 }
 
-static int read_question(babi *b, arena *strings, char *question, char *answer, row *out, text_error *error) {
+static int read_question(babi *b, char *question, char *answer, row *out, text_error *error) {
     char *support = strchr(answer, '\t'), shown[256];
     if (support) *support++ = '\0';
     *out = (row){.split = b->split};
@@ -270,13 +257,13 @@ static int read_question(babi *b, arena *strings, char *question, char *answer, 
     if (strchr(question, '\r') || strchr(answer, '\r'))
         return lines_fail(&b->lines, error, "carriage return within the line");
     text_excerpt(question, length, shown);
-    int got = read_yes_no(b, strings, question, answer, out, error);
-    if (got == 0) got = read_colour(b, strings, question, answer, out, error);
+    int got = read_yes_no(b, question, answer, out, error);
+    if (got == 0) got = read_colour(b, question, answer, out, error);
     if (got < 0) return -1;
     if (got == 0)
         return lines_fail(&b->lines, error, "'%s' is no question of the tasks 16, 17, 18; only these files can be read",
                           shown);
-    out->premise = arena_copy(strings, b->premise, b->length);
+    out->premise = arena_copy(&b->strings, b->premise, b->length);
     b->twin.premise = out->premise;
     b->twin.split = out->split;
     b->twin.steps = out->steps;
@@ -287,9 +274,8 @@ static int read_question(babi *b, arena *strings, char *question, char *answer, 
 
 int babi_next(babi *b, arena *strings, row *out, text_error *error) {
     if (b->has_twin) {
-        *out = b->twin;
         b->has_twin = false;
-        return 1;
+        return row_copy(strings, &b->twin, out, error) ? -1 : 1;
     }
     for (;;) {
         char *line;
@@ -305,7 +291,9 @@ int babi_next(babi *b, arena *strings, row *out, text_error *error) {
         char *tab = strchr(line, '\t');
         if (tab) {
             *tab = '\0';
-            return read_question(b, strings, line, tab + 1, out, error);
+            arena_reset(&b->strings);
+            got = read_question(b, line, tab + 1, out, error);
+            return got > 0 && row_copy(strings, out, out, error) ? -1 : got;
         }
         if (add_fact(b, line, error)) return -1;
     }

@@ -22,6 +22,7 @@ typedef struct babi {
     size_t last;   /* number of the story's last line */
     char *premise; /* the story's facts so far, a space between; owned */
     size_t length, capacity;
+    arena strings;        /* of the question read last and its twin */
     row twin;             /* the false twin of a task-16 question, waiting to be given */
     bool has_twin, asked; /* asked: the file held a question */
 } babi;

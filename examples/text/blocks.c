@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "text/alpha_cache.h"
+#include "text/grow.h"
 
 void block_list_free(block_list *list) {
     free(list->block);
@@ -13,14 +14,9 @@ void block_list_free(block_list *list) {
 }
 
 static int add(block_list *list, const dea_label_block *block, text_error *error) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 64;
-        dea_label_block *grown =
-            capacity < SIZE_MAX / sizeof *grown ? realloc(list->block, capacity * sizeof *grown) : NULL;
-        if (!grown) return text_fail_memory(error, capacity * sizeof *grown);
-        list->block = grown;
-        list->capacity = capacity;
-    }
+    dea_label_block *grown = grow(list->block, &list->capacity, list->count + 1, sizeof *grown);
+    if (!grown) return text_fail_memory(error, (list->count + 1) * sizeof *grown);
+    list->block = grown;
     list->block[list->count++] = *block;
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "text/row_copy.h"
 #include "text/split_name.h"
 #include "text/string_map.h"
 
@@ -33,6 +34,7 @@ void clutrr_attach(clutrr *c, const lines *l) {
 
 void clutrr_close(clutrr *c) {
     csv_close(&c->csv);
+    arena_free(&c->strings);
 }
 
 static int read_header(clutrr *c, text_error *error) {
@@ -106,10 +108,8 @@ static const char *false_kin(size_t target, const char *premise, const char *a, 
 
 /* "A is B's word." in the arena. */
 static const char *statement(arena *strings, const char *who, const char *whose, const char *word) {
-    size_t size = strlen(who) + strlen(whose) + strlen(word) + sizeof " is 's .";
-    char *text = arena_copy(strings, "", size);
-    if (text) snprintf(text, size, "%s is %s's %s.", who, whose, word);
-    return text;
+    const char *const piece[] = {who, " is ", whose, "'s ", word, "."};
+    return arena_join(strings, piece, sizeof piece / sizeof *piece);
 }
 
 static int steps_of(const char *combination) {
@@ -146,7 +146,7 @@ static int read_split(const clutrr *c, const char **split, text_error *error) {
     return 0;
 }
 
-static int read_record(clutrr *c, arena *strings, row *out, text_error *error) {
+static int read_record(clutrr *c, row *out, text_error *error) {
     char *story = field(c, CLUTRR_STORY), *query = field(c, CLUTRR_QUERY), *target = field(c, CLUTRR_TARGET);
     char *combination = field(c, CLUTRR_COMBINATION), *a, *b, shown[256];
     *out = (row){.source = "clutrr", .relation = "Kin", .label = 1, .kind = "true"};
@@ -165,13 +165,13 @@ static int read_record(clutrr *c, arena *strings, row *out, text_error *error) {
     if (combination) tidy(combination);
 
     out->steps = combination ? steps_of(combination) - 2 * in_laws(combination) : 0;
-    out->group = combination ? arena_copy(strings, combination, strlen(combination)) : "";
-    out->premise = arena_copy(strings, story, strlen(story));
-    out->hypothesis = statement(strings, b, a, kin[word]);
+    out->group = combination ? arena_copy(&c->strings, combination, strlen(combination)) : "";
+    out->premise = arena_copy(&c->strings, story, strlen(story));
+    out->hypothesis = statement(&c->strings, b, a, kin[word]);
     c->twin = *out;
     c->twin.label = 0;
     c->twin.kind = "hard";
-    c->twin.hypothesis = statement(strings, b, a, false_kin(word, story, a, b));
+    c->twin.hypothesis = statement(&c->strings, b, a, false_kin(word, story, a, b));
     if (!out->group || !out->premise || !out->hypothesis || !c->twin.hypothesis)
         return text_fail_memory(error, strlen(story));
     c->has_twin = c->yielded = true;
@@ -180,9 +180,8 @@ static int read_record(clutrr *c, arena *strings, row *out, text_error *error) {
 
 int clutrr_next(clutrr *c, arena *strings, row *out, text_error *error) {
     if (c->has_twin) {
-        *out = c->twin;
         c->has_twin = false;
-        return 1;
+        return row_copy(strings, &c->twin, out, error) ? -1 : 1;
     }
     if (c->columns == 0 && read_header(c, error)) return -1;
     int got = csv_next(&c->csv, error);
@@ -190,5 +189,7 @@ int clutrr_next(clutrr *c, arena *strings, row *out, text_error *error) {
     if (got == 0) return c->yielded ? 0 : text_fail(error, "%s: holds a header and no record", c->csv.lines.name);
     if (c->csv.fields != c->columns)
         return csv_fail(&c->csv, error, "%zu fields where the header has %zu", c->csv.fields, c->columns);
-    return read_record(c, strings, out, error);
+    arena_reset(&c->strings);
+    got = read_record(c, out, error);
+    return got > 0 && row_copy(strings, out, out, error) ? -1 : got;
 }

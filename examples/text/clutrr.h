@@ -30,6 +30,7 @@ typedef struct clutrr {
     const char *split;
     size_t column[CLUTRR_COLUMNS]; /* where each stands in the file, SIZE_MAX: nowhere */
     size_t columns;                /* of the header; 0 before it is read */
+    arena strings;                 /* of the record read last and its twin */
     row twin;                      /* the false twin, waiting to be given */
     bool has_twin, yielded;
 } clutrr;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "text/basic.h"
+#include "text/grow.h"
 #include "text/lines.h"
 #include "text/safe_file.h"
 #include "text/string_map.h"
@@ -220,16 +221,9 @@ struct run {
 };
 
 static int reserve(token_list *out, size_t more, text_error *error) {
-    if (out->capacity - out->count >= more) return 0;
-    size_t capacity = out->capacity ? out->capacity : 64;
-    while (capacity - out->count < more) {
-        if (capacity > SIZE_MAX / 2 / sizeof *out->token) return text_fail_memory(error, SIZE_MAX);
-        capacity *= 2;
-    }
-    token *grown = realloc(out->token, capacity * sizeof *grown);
-    if (!grown) return text_fail_memory(error, capacity * sizeof *grown);
+    token *grown = grow(out->token, &out->capacity, out->count + more, sizeof *grown);
+    if (!grown) return text_fail_memory(error, (out->count + more) * sizeof *grown);
     out->token = grown;
-    out->capacity = capacity;
     return 0;
 }
 
