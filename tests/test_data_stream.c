@@ -94,7 +94,8 @@ static int solve16(const char *premise, const char *hypothesis, int *steps) {
                 assert_int_equal(!strcmp(animal[i], animal[j]), !strcmp(colour[i], colour[j]));
     one_sentence(hypothesis, claim);
     *steps = 1;
-    if (cut(claim, " is a ", name, what)) return *animal[number_of(&who, name)] ? !strcmp(animal[number_of(&who, name)], what) : -1;
+    if (cut(claim, " is a ", name, what))
+        return *animal[number_of(&who, name)] ? !strcmp(animal[number_of(&who, name)], what) : -1;
     assert_true(cut(claim, " is ", name, what));
     int asked = number_of(&who, name), verdict = -1;
     if (*colour[asked]) return !strcmp(colour[asked], what);
@@ -125,7 +126,8 @@ typedef struct claim17 {
 } claim17;
 
 static claim17 read17(const char *sentence, names *things) {
-    static const char *const middle[4] = {" is above the ", " is below the ", " is to the left of the ", " is to the right of the "};
+    static const char *const middle[4] = {" is above the ", " is below the ", " is to the left of the ",
+                                          " is to the right of the "};
     static const char *const word[4] = {"above", "below", "left", "right"};
     char left[NAME], right[NAME];
     claim17 c = {0};
@@ -158,7 +160,8 @@ static int solve17(const char *premise, const char *hypothesis, int *steps) {
         place[1][0] = p % 5 - 2, place[1][1] = p / 5 % 5 - 2;
         place[2][0] = p / 25 % 5 - 2, place[2][1] = p / 125 - 2;
         int fits = 1;
-        for (int i = 0; i < s.n; i++) fits = fits && in_direction(fact[i].direction, place[fact[i].a], place[fact[i].b], 1);
+        for (int i = 0; i < s.n; i++)
+            fits = fits && in_direction(fact[i].direction, place[fact[i].a], place[fact[i].b], 1);
         if (!fits) continue;
         if (s.n == 2) assert_true(place[0][0] != place[2][0] || place[0][1] != place[2][1]);
         possible[in_direction(asked.direction, place[asked.a], place[asked.b], 0)] = 1;
@@ -258,10 +261,11 @@ static int same(family *f, int a, int b) {
     return find(f, a) == find(f, b);
 }
 
-static const char *const male_words[] = {"son", "husband", "father", "brother", "grandson", "grandfather", "son-in-law",
-                                         "father-in-law", "uncle", "nephew"};
-static const char *const female_words[] = {"daughter", "wife", "mother", "sister", "granddaughter", "grandmother",
-                                           "daughter-in-law", "mother-in-law", "aunt", "niece"};
+static const char *const male_words[] = {"son",         "husband",    "father",        "brother", "grandson",
+                                         "grandfather", "son-in-law", "father-in-law", "uncle",   "nephew"};
+static const char *const female_words[] = {"daughter",      "wife",        "mother",          "sister",
+                                           "granddaughter", "grandmother", "daughter-in-law", "mother-in-law",
+                                           "aunt",          "niece"};
 
 /* Number of the relation; *is_female of the word. */
 static int relation_of(const char *word, int *is_female) {
@@ -284,24 +288,42 @@ static void read_link(const char *sentence, char x[NAME], char y[NAME], char wor
 static void tell(family *f, int x, int relation, int y) {
     int z;
     switch (relation) {
-    case 0: merge(f, birth(y), own(x)); break;
-    case 1: merge(f, own(x), own(y)); break;
-    case 2: merge(f, birth(x), own(y)); break;
-    case 3: merge(f, birth(x), birth(y)); break;
-    case 4: z = f->people++, merge(f, birth(z), own(x)), merge(f, birth(y), own(z)); break;
-    case 5: z = f->people++, merge(f, birth(x), own(z)), merge(f, birth(z), own(y)); break;
-    default: break; /* in-laws, uncles and nephews are told only in one-step stories: see there */
+    case 0:
+        merge(f, birth(y), own(x));
+        break;
+    case 1:
+        merge(f, own(x), own(y));
+        break;
+    case 2:
+        merge(f, birth(x), own(y));
+        break;
+    case 3:
+        merge(f, birth(x), birth(y));
+        break;
+    case 4:
+        z = f->people++, merge(f, birth(z), own(x)), merge(f, birth(y), own(z));
+        break;
+    case 5:
+        z = f->people++, merge(f, birth(x), own(z)), merge(f, birth(z), own(y));
+        break;
+    default:
+        break; /* in-laws, uncles and nephews are told only in one-step stories: see there */
     }
 }
 
 static int holds(family *f, int x, int relation, int y) {
     if (x == y) return 0;
     switch (relation) {
-    case 0: return same(f, birth(y), own(x));
-    case 1: return same(f, own(x), own(y));
-    case 2: return same(f, birth(x), own(y));
-    case 3: return same(f, birth(x), birth(y));
-    default: break;
+    case 0:
+        return same(f, birth(y), own(x));
+    case 1:
+        return same(f, own(x), own(y));
+    case 2:
+        return same(f, birth(x), own(y));
+    case 3:
+        return same(f, birth(x), birth(y));
+    default:
+        break;
     }
     for (int z = 0; z < f->people; z++) {
         int found = 0;
@@ -418,8 +440,9 @@ static void check_source(const char *source) {
                 for (int k = 0; k < story.n; k++) {
                     int steps = -1, count = 0, found = solve(source, &story.rows[k], &steps, &count);
                     if (found != story.rows[k].label || steps != story.rows[k].steps)
-                        fail_msg("%s stage %d: labelled %d with %d steps, found %d with %d\n%s\n%s", source, stage, story.rows[k].label,
-                                 story.rows[k].steps, found, steps, story.rows[k].premise, story.rows[k].hypothesis);
+                        fail_msg("%s stage %d: labelled %d with %d steps, found %d with %d\n%s\n%s", source, stage,
+                                 story.rows[k].label, story.rows[k].steps, found, steps, story.rows[k].premise,
+                                 story.rows[k].hypothesis);
                     if (!k) right += count > 0, wrong += count < 0;
                 }
             }
@@ -456,11 +479,16 @@ static void solvers_reject(void **state) {
     (void)state;
     assert_int_equal(solve16("Lily is a frog. Brian is a frog. Brian is green.", "Lily is red.", &steps), 0);
     assert_int_equal(solve16("Lily is a frog. Brian is a lion. Brian is green.", "Lily is green.", &steps), -1);
-    assert_int_equal(solve17("the red cube is above the blue star.", "the blue star is above the red cube.", &steps), 0);
-    assert_int_equal(solve18("the box is bigger than the jar. the tin fits inside the box.", "the jar is bigger than the tin.", &steps, &count), -1);
+    assert_int_equal(solve17("the red cube is above the blue star.", "the blue star is above the red cube.", &steps),
+                     0);
+    assert_int_equal(solve18("the box is bigger than the jar. the tin fits inside the box.",
+                             "the jar is bigger than the tin.", &steps, &count),
+                     -1);
     assert_int_equal(solve_kinship("Ruth is Mark's mother. Anna is Ruth's sister.", "Anna is Mark's aunt.", &steps), 1);
-    assert_int_equal(solve_kinship("Ruth is Mark's mother. Anna is Ruth's sister.", "Anna is Mark's niece.", &steps), 0);
-    assert_int_equal(solve_kinship("Ruth is Mark's daughter. Tom is Ruth's uncle.", "Tom is Mark's brother.", &steps), -1);
+    assert_int_equal(solve_kinship("Ruth is Mark's mother. Anna is Ruth's sister.", "Anna is Mark's niece.", &steps),
+                     0);
+    assert_int_equal(solve_kinship("Ruth is Mark's daughter. Tom is Ruth's uncle.", "Tom is Mark's brother.", &steps),
+                     -1);
 }
 
 /* In the full mix: both numbers of steps, a fifth swapped, and every relation that is true is as often false. */
@@ -508,7 +536,8 @@ static uint64_t hash_story(uint64_t h, const data_story *story) {
 
 /* The bytes are the same on every machine: these hashes must never change without a new version of the data. */
 static void same_seed_same_bytes(void **state) {
-    static const uint64_t expected[4] = {UINT64_C(0x4A56EBA48D1EC2C8), UINT64_C(0x94510D185F541B52), UINT64_C(0x36B21770605E6904), UINT64_C(0x96B611B39981257F)};
+    static const uint64_t expected[4] = {UINT64_C(0x4A56EBA48D1EC2C8), UINT64_C(0x94510D185F541B52),
+                                         UINT64_C(0x36B21770605E6904), UINT64_C(0x96B611B39981257F)};
     static data_stream s;
     static data_story story;
     (void)state;
@@ -579,11 +608,16 @@ static void fast_enough(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_babi16),        cmocka_unit_test(labels_babi17),
-        cmocka_unit_test(labels_babi18),        cmocka_unit_test(labels_kinship),
-        cmocka_unit_test(solvers_reject),       cmocka_unit_test(kinship_mix),
-        cmocka_unit_test(same_seed_same_bytes), cmocka_unit_test(stories_are_independent),
-        cmocka_unit_test(refuses),              cmocka_unit_test(fast_enough),
+        cmocka_unit_test(labels_babi16),
+        cmocka_unit_test(labels_babi17),
+        cmocka_unit_test(labels_babi18),
+        cmocka_unit_test(labels_kinship),
+        cmocka_unit_test(solvers_reject),
+        cmocka_unit_test(kinship_mix),
+        cmocka_unit_test(same_seed_same_bytes),
+        cmocka_unit_test(stories_are_independent),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(fast_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

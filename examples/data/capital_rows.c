@@ -31,7 +31,8 @@ static int add_rows(const capitals *c, size_t at, size_t other, const char *spli
         n = snprintf(text, sizeof text, "%s is the capital of %s.", x->capital, label ? x->division : y->division);
         char *claim = arena_copy(&out->strings, text, (size_t)n);
         if (!claim) return text_fail_memory(error, sizeof text);
-        row r = {split, "capital", "CapitalOf", label, label ? "true" : easy ? "easy" : "hard", 0, group, premise, claim};
+        row r = {split, "capital", "CapitalOf", label, label ? "true" : easy ? "easy" : "hard",
+                 0,     group,     premise,     claim};
         if (rows_add(out, &r, error)) return -1;
     }
     return 0;

@@ -190,7 +190,8 @@ void capitals_finish(capitals *c) {
     size_t kept = 0;
     if (c->count) qsort(c->at, c->count, sizeof *c->at, by_division);
     for (size_t i = 0; i < c->count; i++)
-        if (!kept || strcmp(c->at[i].division, c->at[kept - 1].division) || strcmp(c->at[i].capital, c->at[kept - 1].capital))
+        if (!kept || strcmp(c->at[i].division, c->at[kept - 1].division) ||
+            strcmp(c->at[i].capital, c->at[kept - 1].capital))
             c->at[kept++] = c->at[i];
     c->count = kept;
 }

@@ -11,17 +11,20 @@ enum { DEPTH = 6, LEAST_CHILDREN = 5, MOST_WORDS = 50, MOST_OF_A_TAIL = 60 };
 
 /* Categories that everything or nothing is one of, or whose usual meaning is not WordNet's first sense. */
 static const char *const vague[] = {
-    "adornment",   "agent",     "apparatus", "armament",  "art",        "article",      "artifact",  "attire",    "block",
-    "baggage",     "bedclothes", "body",     "cap",       "chamber",   "cloister",  "coating",    "commodity",    "conduit",   "connector", "constituent",
-    "container",   "covering",  "crockery",  "crystal",  "cutlery",   "curative",  "decoration", "depository",   "device",    "dirt",      "duct",
-    "emblem",      "enclosure", "entrance",  "equipment", "excreta",    "extremity",    "facility",  "fixings",   "fixture",
-    "formulation", "fragment",  "goody",     "ground",    "helping",    "housing",      "implement", "instrument",
-    "instrumentality", "lever", "material",  "mechanism", "mixture",    "molecule",     "nutriment", "object",    "obstruction",
-    "organs",      "orifice",   "outlet",    "padding",   "paraphernalia", "part",      "partition", "paving",    "placental",
-    "plant",       "platform",  "pole",      "provender", "quarters",   "receptacle",   "regulator", "root",      "shelter",
-    "skin",        "slope",     "star",      "starches",  "structure",  "substance",    "surface",   "sweetening", "system",
-    "tissue",      "transducer", "trouser",  "tube",      "unit",       "viscus",       "ware",      "water",     "way",
-    "weaponry",    "workplace"};
+    "adornment",   "agent",      "apparatus", "armament",   "art",       "article",       "artifact",
+    "attire",      "block",      "baggage",   "bedclothes", "body",      "cap",           "chamber",
+    "cloister",    "coating",    "commodity", "conduit",    "connector", "constituent",   "container",
+    "covering",    "crockery",   "crystal",   "cutlery",    "curative",  "decoration",    "depository",
+    "device",      "dirt",       "duct",      "emblem",     "enclosure", "entrance",      "equipment",
+    "excreta",     "extremity",  "facility",  "fixings",    "fixture",   "formulation",   "fragment",
+    "goody",       "ground",     "helping",   "housing",    "implement", "instrument",    "instrumentality",
+    "lever",       "material",   "mechanism", "mixture",    "molecule",  "nutriment",     "object",
+    "obstruction", "organs",     "orifice",   "outlet",     "padding",   "paraphernalia", "part",
+    "partition",   "paving",     "placental", "plant",      "platform",  "pole",          "provender",
+    "quarters",    "receptacle", "regulator", "root",       "shelter",   "skin",          "slope",
+    "star",        "starches",   "structure", "substance",  "surface",   "sweetening",    "system",
+    "tissue",      "transducer", "trouser",   "tube",       "unit",      "viscus",        "ware",
+    "water",       "way",        "weaponry",  "workplace"};
 
 static int is_vague(const char *word) {
     for (size_t i = 0; i < COUNT_OF(vague); i++)
@@ -72,7 +75,8 @@ static int find_categories(isa *x, text_error *error) {
     for (uint32_t s = 0; s < w->synsets && !status; s++) {
         const char *word = below[s] >= LEAST_CHILDREN ? wordnet_clean_word(w, x->common, s) : NULL;
         int hyponyms = 0;
-        for (uint32_t p = 0; p < w->synset[s].pointers; p++) hyponyms += w->pointer[w->synset[s].pointer + p].symbol[0] == '~';
+        for (uint32_t p = 0; p < w->synset[s].pointers; p++)
+            hyponyms += w->pointer[w->synset[s].pointer + p].symbol[0] == '~';
         if (!word || is_vague(word) || is_plural(word) || hyponyms < LEAST_CHILDREN) continue;
         if (x->categories == capacity) {
             capacity = capacity ? 2 * capacity : 128;
@@ -106,7 +110,8 @@ static int find_heads(isa *x, uint64_t seed, text_error *error) {
     int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets && !status; s++) {
         head h = {.word = wordnet_clean_word(w, x->common, s), .synset = s};
-        if (!h.word || is_plural(h.word) || !gloss_definition(w->synset[s].gloss, MOST_WORDS, h.gloss, sizeof h.gloss)) continue;
+        if (!h.word || is_plural(h.word) || !gloss_definition(w->synset[s].gloss, MOST_WORDS, h.gloss, sizeof h.gloss))
+            continue;
         size_t n = wordnet_closure(w, s, "@", DEPTH, reached, depth, WORDNET_CLOSURE), found = 0;
         size_t fit[WORDNET_CLOSURE];
         for (size_t c = 0; c < x->categories; c++) {
@@ -181,7 +186,8 @@ static int add_pair(const head *h, const char *tail[2], int any, const char *spl
     char *text = arena_copy(&out->strings, premise, strlen(premise));
     if (!group || !text) return text_fail_memory(error, sizeof premise);
     for (int label = 0; label < 2; label++) {
-        int n = snprintf(hypothesis, sizeof hypothesis, "%s %s is %s %s.", article(h->word), h->word, article(tail[label]), tail[label]);
+        int n = snprintf(hypothesis, sizeof hypothesis, "%s %s is %s %s.", article(h->word), h->word,
+                         article(tail[label]), tail[label]);
         char *claim = arena_copy(&out->strings, hypothesis, (size_t)n);
         if (!claim) return text_fail_memory(error, sizeof hypothesis);
         row r = {split, "isa", "IsA", label, label ? "true" : any ? "easy" : "hard", 0, group, text, claim};
@@ -218,7 +224,8 @@ static int split_rows(const isa *x, int split, uint64_t seed, size_t want, rows 
         for (size_t i = 0; i < n; i++) truth[i] = x->head[pick[i]].category, any[i] = rng_below(&r, 4) == 0;
         int assigned = assign_tails(n, x->categories, truth, any, isa_cost, &part, &r, lie);
         if (assigned == -1) status = text_fail_memory(error, n * sizeof *lie);
-        if (assigned == -2) status = text_fail(error, "isa: a word of split %s allows no false category", data_split_name(split));
+        if (assigned == -2)
+            status = text_fail(error, "isa: a word of split %s allows no false category", data_split_name(split));
         for (size_t i = 0; i < n && !status; i++) {
             const char *tail[2] = {x->category[lie[i]].word, x->category[truth[i]].word};
             status = add_pair(&x->head[pick[i]], tail, any[i], data_split_name(split), out, error);
@@ -236,7 +243,8 @@ int isa_rows(const wordnet *w, const string_map *common, uint64_t seed, const si
     isa x = {.w = w, .common = common};
     int status = find_categories(&x, error);
     if (!status) status = find_heads(&x, seed, error);
-    for (int split = 0; split < DATA_SPLITS && !status; split++) status = split_rows(&x, split, seed, premises[split], out, error);
+    for (int split = 0; split < DATA_SPLITS && !status; split++)
+        status = split_rows(&x, split, seed, premises[split], out, error);
     free(x.category);
     free(x.head);
     return status;

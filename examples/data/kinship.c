@@ -10,32 +10,44 @@
 #include "data/generator.h"
 #include "data/split.h"
 
-enum relation { CHILD, SPOUSE, PARENT, SIBLING, GRANDCHILD, GRANDPARENT, CHILD_IN_LAW, PARENT_IN_LAW, UNCLE, NEPHEW, RELATIONS };
+enum relation {
+    CHILD,
+    SPOUSE,
+    PARENT,
+    SIBLING,
+    GRANDCHILD,
+    GRANDPARENT,
+    CHILD_IN_LAW,
+    PARENT_IN_LAW,
+    UNCLE,
+    NEPHEW,
+    RELATIONS
+};
 
 /* A word is relation * 2 + gender (0 male, 1 female). */
 enum { WORDS = 2 * RELATIONS, NAMES = 32 };
 
 static const char *const words[WORDS] = {
-    "son",       "daughter",  "husband",     "wife",        "father",     "mother",          "brother",
-    "sister",    "grandson",  "granddaughter", "grandfather", "grandmother", "son-in-law",   "daughter-in-law",
-    "father-in-law", "mother-in-law", "uncle", "aunt",      "nephew",     "niece"};
+    "son",           "daughter",      "husband",       "wife",        "father",      "mother",     "brother",
+    "sister",        "grandson",      "granddaughter", "grandfather", "grandmother", "son-in-law", "daughter-in-law",
+    "father-in-law", "mother-in-law", "uncle",         "aunt",        "nephew",      "niece"};
 
 static const char *const names[2][NAMES] = {
-    {"Mark", "Tom",  "Peter", "Paul", "John",  "David", "Simon", "Martin", "Robert", "Henry", "Frank",
-     "Jack", "Adam", "Daniel", "Eric", "George", "Kevin", "Leo", "Oscar", "Philip", "Ralph", "Steven",
-     "Victor", "Walter", "Alan", "Colin", "Edgar", "Gilbert", "Hugo", "Ivan", "Karl", "Norman"},
-    {"Ruth", "Anna", "Mary", "Helen", "Laura", "Susan", "Karen", "Emma", "Alice", "Clara", "Diana",
-     "Ellen", "Grace", "Irene", "Jane", "Kate", "Linda", "Martha", "Nora", "Olivia", "Paula", "Rosa",
-     "Sarah", "Tina", "Vera", "Wendy", "Amy", "Carol", "Edith", "Hannah", "Julia", "Marion"}};
+    {"Mark",   "Tom",    "Peter",  "Paul",  "John",   "David",   "Simon", "Martin", "Robert", "Henry", "Frank",
+     "Jack",   "Adam",   "Daniel", "Eric",  "George", "Kevin",   "Leo",   "Oscar",  "Philip", "Ralph", "Steven",
+     "Victor", "Walter", "Alan",   "Colin", "Edgar",  "Gilbert", "Hugo",  "Ivan",   "Karl",   "Norman"},
+    {"Ruth",  "Anna",  "Mary",  "Helen", "Laura", "Susan", "Karen",  "Emma",   "Alice",  "Clara", "Diana",
+     "Ellen", "Grace", "Irene", "Jane",  "Kate",  "Linda", "Martha", "Nora",   "Olivia", "Paula", "Rosa",
+     "Sarah", "Tina",  "Vera",  "Wendy", "Amy",   "Carol", "Edith",  "Hannah", "Julia",  "Marion"}};
 
 static const struct rule {
     enum relation first, second, whole;
 } rules[] = {
-    {CHILD, CHILD, GRANDCHILD},    {CHILD, SPOUSE, CHILD_IN_LAW},        {CHILD, SIBLING, CHILD},
-    {PARENT, CHILD, SIBLING},      {PARENT, PARENT, GRANDPARENT},        {PARENT, SIBLING, UNCLE},
-    {SPOUSE, PARENT, PARENT_IN_LAW}, {SPOUSE, GRANDCHILD, GRANDCHILD},   {SPOUSE, CHILD, CHILD},
-    {SIBLING, SIBLING, SIBLING},   {SIBLING, GRANDPARENT, GRANDPARENT},  {SIBLING, CHILD, NEPHEW},
-    {SIBLING, PARENT, PARENT},     {GRANDCHILD, SIBLING, GRANDCHILD},
+    {CHILD, CHILD, GRANDCHILD},      {CHILD, SPOUSE, CHILD_IN_LAW},       {CHILD, SIBLING, CHILD},
+    {PARENT, CHILD, SIBLING},        {PARENT, PARENT, GRANDPARENT},       {PARENT, SIBLING, UNCLE},
+    {SPOUSE, PARENT, PARENT_IN_LAW}, {SPOUSE, GRANDCHILD, GRANDCHILD},    {SPOUSE, CHILD, CHILD},
+    {SIBLING, SIBLING, SIBLING},     {SIBLING, GRANDPARENT, GRANDPARENT}, {SIBLING, CHILD, NEPHEW},
+    {SIBLING, PARENT, PARENT},       {GRANDCHILD, SIBLING, GRANDCHILD},
 };
 
 static const char *const describe[] = {
@@ -81,7 +93,8 @@ static int answer(const pattern *p) {
 }
 
 static int pattern_code(const pattern *p) {
-    return p->steps == 1 ? p->word[0] : p->word[0] + WORDS * (p->word[1] + 1 + (p->steps == 3 ? (WORDS + 1) * (p->word[2] + 1) : 0));
+    return p->steps == 1 ? p->word[0]
+                         : p->word[0] + WORDS * (p->word[1] + 1 + (p->steps == 3 ? (WORDS + 1) * (p->word[2] + 1) : 0));
 }
 
 static pattern pattern_decode(int code) {
@@ -265,7 +278,8 @@ static void draw_kinship(const data_stream *s, rng *r, data_story *story) {
     person who[5] = {{gender, 0}};
     int people = steps == 1 ? 4 : steps + 1, links = steps == 1 ? 2 : steps;
     for (int i = 1; i <= steps; i++) who[i].gender = p.word[i - 1] % 2;
-    if (steps == 1) who[2].gender = first_gender(r, no), who[3].gender = no % 2; /* the unrelated fact tells the false word */
+    if (steps == 1)
+        who[2].gender = first_gender(r, no), who[3].gender = no % 2; /* the unrelated fact tells the false word */
     for (int i = 0; i < people; i++) draw_name(r, who, i);
 
     const char *group = put_group(story, &p), *premise = story_begin(story);

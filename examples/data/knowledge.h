@@ -13,8 +13,8 @@
  * (never another number of true than of false ones). Their strings live in out->strings. 0; -1 with a message. */
 int isa_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS], rows *out,
              text_error *error);
-int partof_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS], rows *out,
-                text_error *error);
+int partof_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS],
+                rows *out, text_error *error);
 int capital_rows(const capitals *c, uint64_t seed, const size_t premises[DATA_SPLITS], rows *out, text_error *error);
 
 /* "a" or "an". */

@@ -224,21 +224,24 @@ static int split_rows(const partof *x, int split, uint64_t seed, size_t want, ro
         partof_part part = {x, pick};
         int assigned = assign_tails(wrong, x->tails, truth, any, partof_cost, &part, &r, lie);
         if (assigned == -1) status = text_fail_memory(error, n * sizeof *lie);
-        if (assigned == -2) status = text_fail(error, "partof: a word of split %s allows no false whole", data_split_name(split));
+        if (assigned == -2)
+            status = text_fail(error, "partof: a word of split %s allows no false whole", data_split_name(split));
         for (size_t i = 0; i < n && !status; i++)
-            status = add_rows(&x->pair[pick[i]], i < wrong ? x->tail[lie[i]] : NULL, i >= wrong, data_split_name(split), out, error);
+            status = add_rows(&x->pair[pick[i]], i < wrong ? x->tail[lie[i]] : NULL, i >= wrong, data_split_name(split),
+                              out, error);
     }
     free(pick);
     free(any);
     return status;
 }
 
-int partof_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS], rows *out,
-                text_error *error) {
+int partof_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS],
+                rows *out, text_error *error) {
     partof x = {.w = w, .common = common};
     int status = find_pairs(&x, error);
     if (!status) status = find_tails(&x, error);
-    for (int split = 0; split < DATA_SPLITS && !status; split++) status = split_rows(&x, split, seed, premises[split], out, error);
+    for (int split = 0; split < DATA_SPLITS && !status; split++)
+        status = split_rows(&x, split, seed, premises[split], out, error);
     free(x.pair);
     free(x.tail);
     free(x.tail_synset);

@@ -40,13 +40,13 @@ typedef struct data_story {
 typedef struct data_stream {
     int source, split, stage;
     uint64_t key;
-    int n;                                 /* choices: what this split may be asked about, in the source's own code */
+    int n; /* choices: what this split may be asked about, in the source's own code */
     uint16_t choice[DATA_STREAM_CHOICES];
-    int classes;                           /* kinship: classes of (answer, false answer), see kinship.c */
+    int classes; /* kinship: classes of (answer, false answer), see kinship.c */
     uint32_t cumulated[DATA_STREAM_CLASSES];
     uint16_t first[DATA_STREAM_CLASSES][2], count[DATA_STREAM_CLASSES][2];
     uint8_t relation[DATA_STREAM_CLASSES][2];
-    int classes_of_two;                    /* the first so many classes are of two-step stories */
+    int classes_of_two; /* the first so many classes are of two-step stories */
 } data_stream;
 
 /* The sources that can be drawn, ended by NULL. */

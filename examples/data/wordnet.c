@@ -45,7 +45,8 @@ static int read_synset(wordnet *w, char *line, text_error *error) {
     size_t gloss = strlen(bar + 3);
     while (gloss && bar[3 + gloss - 1] == ' ') gloss--;
     if (!(s.gloss = arena_copy(&w->strings, bar + 3, gloss))) return text_fail_memory(error, gloss), -2;
-    if (number(&at, 10, &s.offset) || number(&at, 10, &lexfile) || lexfile > 255 || !field(&at) || number(&at, 16, &s.words))
+    if (number(&at, 10, &s.offset) || number(&at, 10, &lexfile) || lexfile > 255 || !field(&at) ||
+        number(&at, 16, &s.words))
         return -1;
     s.lexfile = (uint8_t)lexfile;
     s.word = (uint32_t)w->words;
@@ -155,7 +156,8 @@ int wordnet_load(wordnet *w, const char *folder, text_error *error) {
         if ((w->pointer[i].target = synset_at(w, offset)) == WORDNET_NONE)
             return text_fail(error, "%s/data.noun: a pointer to %u, where no synset is", folder, (unsigned)offset);
     }
-    return read_file(w, folder, "index.noun", read_index, error) || read_file(w, folder, "cntlist.rev", read_count, error)
+    return read_file(w, folder, "index.noun", read_index, error) ||
+                   read_file(w, folder, "cntlist.rev", read_count, error)
                ? -1
                : 0;
 }

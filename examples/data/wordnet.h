@@ -18,18 +18,19 @@ typedef struct wordnet_synset {
 } wordnet_synset;
 
 typedef struct wordnet_pointer {
-    char symbol[3]; /* "@" hypernym, "@i" instance, "~" hyponym, "#p" part of, "%p" has part, ... */
+    char symbol[3];  /* "@" hypernym, "@i" instance, "~" hyponym, "#p" part of, "%p" has part, ... */
     uint32_t target; /* synset index */
 } wordnet_pointer;
 
 typedef struct wordnet_lemma {
     uint32_t sense, senses; /* range in `sense`, in sense order */
-    uint32_t noun_tags, first_tags, other_tags; /* tagged uses: as a noun, in the first noun sense, as verb or adjective */
+    uint32_t noun_tags, first_tags,
+        other_tags; /* tagged uses: as a noun, in the first noun sense, as verb or adjective */
 } wordnet_lemma;
 
 typedef struct wordnet {
     arena strings;
-    string_map lemmas; /* lower case, as in index.noun */
+    string_map lemmas;    /* lower case, as in index.noun */
     wordnet_lemma *lemma; /* [lemmas.count] */
     size_t lemma_capacity;
     wordnet_synset *synset; /* in file order, which is offset order */

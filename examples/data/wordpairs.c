@@ -17,7 +17,7 @@ enum { SIBLINGS = 8 }; /* words taken under one hypernym */
 typedef struct pair_list {
     struct word_pair {
         const char *a, *b;
-    } *at;
+    } * at;
     size_t count, capacity;
 } pair_list;
 
@@ -98,7 +98,8 @@ static const char *plural_of(wordpairs *x, const char *word) {
     size_t i = string_map_find(&x->plurals, word, strlen(word)), n = strlen(word);
     if (i != STRING_MAP_NONE) return x->plural[i];
     const char *end = word + n;
-    int sibilant = end[-1] == 's' || end[-1] == 'x' || end[-1] == 'z' || !strcmp(end - 2, "ch") || !strcmp(end - 2, "sh");
+    int sibilant =
+        end[-1] == 's' || end[-1] == 'x' || end[-1] == 'z' || !strcmp(end - 2, "ch") || !strcmp(end - 2, "sh");
     if (end[-1] == 'y' && !strchr("aeiou", end[-2]))
         snprintf(out, sizeof out, "%.*sies", (int)(n - 1), word);
     else
@@ -127,7 +128,8 @@ static int find_cousins(wordpairs *x, size_t want, text_error *error) {
         const char *family[SIBLINGS][2], *word;
         int n = 0;
         for (uint32_t p = 0; p < s->pointers && n < SIBLINGS; p++)
-            if (!strcmp(w->pointer[s->pointer + p].symbol, "~") && (word = clean(x, w->pointer[s->pointer + p].target))) {
+            if (!strcmp(w->pointer[s->pointer + p].symbol, "~") &&
+                (word = clean(x, w->pointer[s->pointer + p].target))) {
                 const char *many = plural_of(x, word);
                 if (!many) continue;
                 family[n][0] = word;
@@ -135,7 +137,8 @@ static int find_cousins(wordpairs *x, size_t want, text_error *error) {
             }
         for (int k = 0; k < n && n > 2 && !status; k++) {
             status = add(&x->cousins, family[k][k % 2], family[(k + 1) % n][k % 2], error);
-            if (string_map_add(&x->vocabulary, family[k][0], strlen(family[k][0])) == STRING_MAP_NONE) status = text_fail_memory(error, 1);
+            if (string_map_add(&x->vocabulary, family[k][0], strlen(family[k][0])) == STRING_MAP_NONE)
+                status = text_fail_memory(error, 1);
         }
     }
     free(order);
@@ -203,7 +206,8 @@ static int find_sums(wordpairs *x, text_error *error) {
 
 /* ---- choosing and splitting */
 
-static int keep(const pair_list *from, size_t *at, size_t want, const char *relation, string_map *seen, rows *out, text_error *error) {
+static int keep(const pair_list *from, size_t *at, size_t want, const char *relation, string_map *seen, rows *out,
+                text_error *error) {
     size_t made = 0;
     for (; *at < from->count && made < want; ++*at) {
         char key[256];
@@ -212,8 +216,15 @@ static int keep(const pair_list *from, size_t *at, size_t want, const char *rela
         size_t before = seen->count, length = (size_t)n < sizeof key ? (size_t)n : sizeof key - 1;
         if (string_map_add(seen, key, length) == STRING_MAP_NONE) return text_fail_memory(error, length);
         if (seen->count == before) continue;
-        row r = {"", "wordpairs", relation, 1, "true", 0, arena_copy(&out->strings, key, length),
-                 arena_copy(&out->strings, p->a, strlen(p->a)), arena_copy(&out->strings, p->b, strlen(p->b))};
+        row r = {"",
+                 "wordpairs",
+                 relation,
+                 1,
+                 "true",
+                 0,
+                 arena_copy(&out->strings, key, length),
+                 arena_copy(&out->strings, p->a, strlen(p->a)),
+                 arena_copy(&out->strings, p->b, strlen(p->b))};
         if (!r.group || !r.premise || !r.hypothesis) return text_fail_memory(error, length);
         r.split = data_split_name(data_split_of("wordpairs", r.group));
         if (rows_add(out, &r, error)) return -1;
@@ -262,8 +273,8 @@ static int choose(wordpairs *x, size_t count, rows *out, text_error *error) {
         const pair_list *from;
         const char *relation;
         size_t want;
-    } part[] = {{&x->twins, "Twin", count * 45 / 100},      {&x->cousins, "Cousin", count * 25 / 100},
-                {&x->isa, "IsA", count * 10 / 100},         {&x->partof, "PartOf", count * 7 / 100},
+    } part[] = {{&x->twins, "Twin", count * 45 / 100},        {&x->cousins, "Cousin", count * 25 / 100},
+                {&x->isa, "IsA", count * 10 / 100},           {&x->partof, "PartOf", count * 7 / 100},
                 {&x->capitals, "CapitalOf", count * 6 / 100}, {&x->sums, "Sum", count * 7 / 100}};
     string_map seen = {0};
     size_t first = out->count;
@@ -282,8 +293,8 @@ static int missing(build_notes *notes, const char *what, const char *path, const
     struct stat st;
     if (stat(path, &st) == 0) return 0;
     if (notes->n < BUILD_NOTES)
-        snprintf(notes->line[notes->n++], sizeof notes->line[0], "%s left out: %.200s is missing; package %s brings it (apt install %s)",
-                 what, path, package, package);
+        snprintf(notes->line[notes->n++], sizeof notes->line[0],
+                 "%s left out: %.200s is missing; package %s brings it (apt install %s)", what, path, package, package);
     return 1;
 }
 
@@ -300,11 +311,13 @@ static int load_words(wordpairs *x, const build_options *o, size_t count, build_
 
 static int load_capitals(wordpairs *x, capitals *c, const build_options *o, build_notes *notes, text_error *error) {
     int status = 0;
-    if (!missing(notes, "countries", o->countries, "miscfiles")) status = capitals_load_countries(c, o->countries, error);
+    if (!missing(notes, "countries", o->countries, "miscfiles"))
+        status = capitals_load_countries(c, o->countries, error);
     if (!status && !missing(notes, "divisions of countries", o->kgeography, "kgeography-data"))
         status = capitals_load_maps(c, o->kgeography, error);
     capitals_finish(c);
-    for (size_t i = 0; i < c->count && !status; i++) status = add(&x->capitals, c->at[i].capital, c->at[i].division, error);
+    for (size_t i = 0; i < c->count && !status; i++)
+        status = add(&x->capitals, c->at[i].capital, c->at[i].division, error);
     shuffle(&x->capitals, rng_derive(x->seed, 37));
     return status;
 }
