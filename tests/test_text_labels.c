@@ -204,12 +204,41 @@ static void test_cells_are_kept(void **state) {
     encoded_pair_free(&p);
 }
 
+static float equal_words(void *user, const char *a, const char *b) {
+    ++*(int *)user;
+    return strcmp(a, b) == 0 ? 0.05f : NAN;
+}
+
+static void test_rule(void **state) {
+    (void)state;
+    encoded_pair p = {0};
+    block_list list = {0};
+    int asked = 0;
+    encode("É abc A b.", "CB a b é", 0, &p); /* CLS e? a ##b ##c a b . SEP c ##b a b e? SEP */
+    assert_int_equal(blocks_add_rule(&list, 2, &p, "É abc A b.", "CB a b é", equal_words, &asked, &error), 0);
+    assert_int_equal(asked, 5 * 4);
+    assert_int_equal(list.count, 3);
+    assert_block(&list.block[0], 2, 1, 2, 13, 14, 0.05f);
+    assert_block(&list.block[1], 2, 5, 6, 11, 12, 0.05f);
+    assert_block(&list.block[2], 2, 6, 7, 12, 13, 0.05f);
+    assert_int_equal(blocks_add_rule(&list, 2, &p, "abc A b.", "CB a b é", equal_words, &asked, &error), -1);
+    assert_says(&error, "encoded from other texts: 4 and 4 words where it has 5 and 4");
+    assert_int_equal(list.count, 3);
+    /* Cut to its last two words, the premise is asked about these. */
+    encode("É abc A b.", "CB a b é", 10, &p);
+    asked = 0;
+    assert_int_equal(blocks_add_rule(&list, 2, &p, "É abc A b.", "CB a b é", equal_words, &asked, &error), 0);
+    assert_int_equal(asked, 2 * 4);
+    block_list_free(&list);
+    encoded_pair_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cache_file),     cmocka_unit_test(test_report_of_long_texts),
         cmocka_unit_test(test_broken_caches),  cmocka_unit_test(test_cache_written_and_read),
         cmocka_unit_test(test_one_block),      cmocka_unit_test(test_words_to_tokens),
-        cmocka_unit_test(test_cells_are_kept),
+        cmocka_unit_test(test_cells_are_kept), cmocka_unit_test(test_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

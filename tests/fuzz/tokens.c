@@ -45,18 +45,21 @@ static void fuzz_tokens_of(const tokenizer *t, token_cache *cache, const char *t
     token_list_free(&without);
 }
 
+/* Tokenizers and caches are made once: they cost more than a run. */
 FUZZ(tokens)(const uint8_t *data, size_t size) {
-    text_error error;
-    token_cache *cache = token_cache_new();
+    static tokenizer *t[2];
+    static token_cache *cache[2];
+    char *text = malloc(size + (size == 0)); /* exactly as long as it says, for the sanitizer */
+    if (size) memcpy(text, data, size);
     for (int lower = 0; lower < 2; lower++) {
-        tokenizer *t = tokenizer_parse("fuzz", tokens_vocabulary, strlen(tokens_vocabulary), lower, &error);
-        HOLDS(t && cache);
-        char *text = malloc(size + 1); /* exactly as long as it says, for the sanitizer */
-        if (size) memcpy(text, data, size);
-        fuzz_tokens_of(t, cache, text, size);
-        free(text);
-        tokenizer_free(t);
+        text_error error;
+        if (!t[lower]) {
+            t[lower] = tokenizer_parse("fuzz", tokens_vocabulary, strlen(tokens_vocabulary), lower, &error);
+            cache[lower] = token_cache_new();
+        }
+        HOLDS(t[lower] && cache[lower]);
+        fuzz_tokens_of(t[lower], cache[lower], text, size);
     }
-    token_cache_free(cache);
+    free(text);
     return 0;
 }
