@@ -508,7 +508,10 @@ static void kinship_mix(void **state) {
         one_sentence(story.rows[1].hypothesis, claim);
         read_link(claim, x2, y2, word);
         lie[relation_of(word, &is_female)]++;
-        swapped += !strcmp(x, y2) && !strcmp(y, x2);
+        int is_swapped = !strcmp(x, y2) && !strcmp(y, x2);
+        assert_int_equal(data_is_swapped(&story.rows[1]), is_swapped);
+        assert_int_equal(data_is_swapped(&story.rows[0]), 0);
+        swapped += is_swapped;
     }
     assert_true(abs(of_steps[2] - n / 2) < n / 50 && of_steps[2] + of_steps[3] == n);
     assert_true(abs(swapped - n / 5) < n / 50);

@@ -108,14 +108,6 @@ static void update(model *m, int label) {
     }
 }
 
-static void shuffle(rng *r, size_t *a, size_t n) {
-    for (size_t i = n; i > 1; i--) {
-        size_t j = rng_below(r, (uint32_t)i), t = a[i - 1];
-        a[i - 1] = a[j];
-        a[j] = t;
-    }
-}
-
 static int logistic(baseline_kind kind, const row *train, size_t *order, size_t n, const row *test, const size_t *ask,
                     size_t m, unsigned char *predicted) {
     model x = {calloc(SLOTS, sizeof(float)), calloc(SLOTS, sizeof(float)), {NULL, 0}};
@@ -123,7 +115,7 @@ static int logistic(baseline_kind kind, const row *train, size_t *order, size_t 
     int status = x.weight && x.squares && x.f.slot ? 0 : -1;
     rng r = {UINT64_C(0xBA5E), 0};
     for (int epoch = 0; epoch < EPOCHS && !status; epoch++) {
-        shuffle(&r, order, n);
+        rng_shuffle_items(&r, order, n, sizeof *order);
         for (size_t i = 0; i < n; i++) {
             extract(kind, &train[order[i]], &x.f);
             update(&x, train[order[i]].label);

@@ -70,22 +70,6 @@ static uint64_t row_hash(const row *r) {
     return hash_string(hash_string(7, r->premise), r->hypothesis);
 }
 
-/* Copies the first pair of a story; the twins share premise and group. Split, source, relation, kind are literals. */
-static int keep_pair(rows *out, const data_story *story, text_error *error) {
-    const char *premise = arena_copy(&out->strings, story->rows[0].premise, strlen(story->rows[0].premise));
-    const char *group = arena_copy(&out->strings, story->rows[0].group, strlen(story->rows[0].group));
-    if (!premise || !group) return text_fail_memory(error, story->used);
-    for (int i = 0; i < 2; i++) {
-        row r = story->rows[i];
-        r.premise = premise;
-        r.group = group;
-        if (!(r.hypothesis = arena_copy(&out->strings, r.hypothesis, strlen(r.hypothesis))))
-            return text_fail_memory(error, story->used);
-        if (rows_add(out, &r, error)) return -1;
-    }
-    return 0;
-}
-
 static int generate(const char *source, int split, uint64_t seed, size_t pairs, hash_set *seen, rows *out,
                     text_error *error) {
     data_stream s;
@@ -104,7 +88,8 @@ static int generate(const char *source, int split, uint64_t seed, size_t pairs, 
         int fresh = set_add(seen, row_hash(&story.rows[0]));
         if (fresh < 0) return text_fail_memory(error, seen->slots * sizeof *seen->slot);
         if (!fresh) continue;
-        if (keep_pair(out, &story, error)) return -1;
+        row like = story.rows[1];
+        if (add_twin_rows(out, &like, story.rows[1].hypothesis, story.rows[0].hypothesis, error)) return -1;
         ++*of;
         made++;
     }

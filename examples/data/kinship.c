@@ -304,4 +304,15 @@ static void draw_kinship(const data_stream *s, rng *r, data_story *story) {
     }
 }
 
+int data_is_swapped(const row *r) {
+    static const char is[] = " is ";
+    const char *end = strstr(r->hypothesis, is), *at = r->premise;
+    if (strcmp(r->source, "kinship") || r->label || !end) return 0;
+    size_t n = (size_t)(end - r->hypothesis) + sizeof is - 1; /* the name and " is " */
+    do
+        if (!strncmp(at, r->hypothesis, n)) return 0;
+    while ((at = strstr(at, ". ")) && (at += 2));
+    return 1;
+}
+
 const generator kinship_generator = {"kinship", (int)COUNT_OF(describe), describe, open_kinship, draw_kinship};

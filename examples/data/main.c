@@ -232,7 +232,9 @@ static int build(int argc, char **argv, options *o) {
     }
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%30s\r", "");
     for (int i = 0; i < notes.n; i++) fprintf(stderr, "data: %s\n", notes.line[i]);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "checking %zu rows ...", list.count);
     int fault = data_check(list.row, list.count, &report, &error);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%30s\r", "");
     if (!interrupted) print_check(to, &report);
     if (fault)
         status = failed(&error);

@@ -64,4 +64,8 @@ int data_stream_open(data_stream *s, const char *source, const char *split, int 
 /* Writes story `index` of step `step`. Always succeeds on an open stream. */
 void data_stream_story(const data_stream *s, uint64_t step, uint64_t index, data_story *out);
 
+/* 1 if a kinship row's hypothesis has its two persons swapped: it speaks of somebody as a relative whom the story only names
+ * as a bearer ("Mark is Ruth's aunt" where Ruth was Mark's). 0 for every other row. */
+int data_is_swapped(const row *r);
+
 #endif

@@ -64,6 +64,15 @@ const wordnet_lemma *wordnet_find(const wordnet *w, const char *word);
 size_t wordnet_closure(const wordnet *w, uint32_t synset, const char *symbol, int depth, uint32_t *reached, int *depths,
                        size_t limit);
 
-#define WORDNET_CLOSURE 256
+#define WORDNET_CLOSURE   256
+#define WORDNET_ANY_DEPTH 64
+
+/* Is `to` reached from `from`, or equal to it? */
+int wordnet_reaches(const wordnet *w, uint32_t from, const char *symbol, uint32_t to);
+
+/* Length of the shortest path over a common hypernym; WORDNET_FAR if there is none. */
+int wordnet_distance(const wordnet *w, uint32_t a, uint32_t b);
+
+#define WORDNET_FAR 1000
 
 #endif

@@ -10,6 +10,7 @@
 #include "data/split.h"
 #include "data/wordlists.h"
 #include "data/wordnet.h"
+#include "text/grow.h"
 #include "text/lines.h"
 
 enum { SIBLINGS = 8 }; /* words taken under one hypernym */
@@ -32,26 +33,16 @@ typedef struct wordpairs {
 } wordpairs;
 
 static int add(pair_list *list, const char *a, const char *b, text_error *error) {
-    if (!a || !b) return text_fail_memory(error, 1);
-    if (list->count == list->capacity) {
-        size_t more = list->capacity ? 2 * list->capacity : 256;
-        struct word_pair *p = realloc(list->at, more * sizeof *p);
-        if (!p) return text_fail_memory(error, more * sizeof *p);
-        list->at = p;
-        list->capacity = more;
-    }
-    list->at[list->count++] = (struct word_pair){a, b};
+    struct word_pair *at = a && b ? grow(list->at, &list->capacity, list->count + 1, sizeof *at) : NULL;
+    if (!at) return text_fail_memory(error, sizeof *at);
+    list->at = at;
+    at[list->count++] = (struct word_pair){a, b};
     return 0;
 }
 
 static void shuffle(pair_list *list, uint64_t key) {
     rng r = {key, 0};
-    for (size_t i = list->count; i > 1; i--) {
-        size_t j = rng_below(&r, (uint32_t)i);
-        struct word_pair t = list->at[i - 1];
-        list->at[i - 1] = list->at[j];
-        list->at[j] = t;
-    }
+    rng_shuffle_items(&r, list->at, list->count, sizeof *list->at);
 }
 
 /* ---- plurals: noun.exc, "plural singular", then the regular rules; only what SCOWL lists */
@@ -70,16 +61,12 @@ static int load_exceptions(wordpairs *x, const char *folder, text_error *error) 
             status = lines_fail(&l, error, "not a line \"plural singular\"");
         } else if (string_map_find(&x->common, plural, strlen(plural)) != STRING_MAP_NONE && strcmp(plural, singular) &&
                    string_map_find(&x->plurals, singular, strlen(singular)) == STRING_MAP_NONE) {
-            if (x->plurals.count == x->plural_capacity) {
-                size_t more = x->plural_capacity ? 2 * x->plural_capacity : 256;
-                const char **p = realloc(x->plural, more * sizeof *p);
-                if (!p) {
-                    status = text_fail_memory(error, more * sizeof *p);
-                    break;
-                }
-                x->plural = p;
-                x->plural_capacity = more;
+            const char **slots = grow(x->plural, &x->plural_capacity, x->plurals.count + 1, sizeof *slots);
+            if (!slots) {
+                status = text_fail_memory(error, sizeof *slots);
+                break;
             }
+            x->plural = slots;
             size_t i = string_map_add(&x->plurals, singular, strlen(singular));
             const char *copy = arena_copy(&x->net.strings, plural, strlen(plural));
             if (i == STRING_MAP_NONE || !copy)
