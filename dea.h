@@ -3768,10 +3768,10 @@ static void dea__gate_photo(const dea_real *distance_, const dea_real *beta_, de
 /* The m-th smallest of the n distances of a row, found by halving [0, 1]; *ties gets how many at exactly that distance count.
  * 1 if there are no more than m valid ones: then all count. Distances are in [0, 1], or DEA__REAL_MAX. */
 static dea_real dea__gate_nearest(const dea_real *row, dea__idx tile, dea__idx n, dea__idx m, dea__idx *ties) {
-    dea_real below = -1, above = 1; /* fewer than m distances are <= below; at least m are <= above, the first time round aside */
-    for (;;) {
+    dea_real below = -1, above = 1; /* fewer than m distances are <= below; more than m are <= above */
+    for (int first = 1;; first = 0) {
         const dea_real middle = below + (above - below) / 2;
-        const dea_real probe = below < 0 || middle <= below || middle >= above ? above : middle;
+        const dea_real probe = first || middle <= below || middle >= above ? above : middle;
         dea__idx count = 0, at_largest = 0;
         dea_real largest = -1; /* of those <= probe */
         for (dea__idx j = 0; j < n; j++) {
@@ -3781,11 +3781,10 @@ static dea_real dea__gate_nearest(const dea_real *row, dea__idx tile, dea__idx n
             if (x > largest) largest = x, at_largest = 0;
             at_largest += x == largest;
         }
-        if (below < 0 && count <= m) {
+        if (first && count <= m) {
             *ties = n;
             return 1;
         }
-        if (below < 0) below = -DEA__REAL_MIN;
         if (count >= m && count - at_largest < m) {
             *ties = m - (count - at_largest);
             return largest;
