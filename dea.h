@@ -858,6 +858,15 @@ typedef struct dea__product {
 #    define dea__pad_rows    DEA__FN(dea__pad_rows)
 #    define dea__interleave  DEA__FN(dea__interleave)
 #    define dea__transpose_square DEA__FN(dea__transpose_square)
+#    define dea__load_some   DEA__FN(dea__load_some)
+#    define dea__store_some  DEA__FN(dea__store_some)
+#    define dea__normal_cdf  DEA__FN(dea__normal_cdf)
+#    define dea__gelu        DEA__FN(dea__gelu)
+#    define dea__gelu_slope  DEA__FN(dea__gelu_slope)
+#    define dea__norm_row    DEA__FN(dea__norm_row)
+#    define dea__norm_row_backward DEA__FN(dea__norm_row_backward)
+#    define dea__norm_columns DEA__FN(dea__norm_columns)
+#    define dea__add_columns DEA__FN(dea__add_columns)
 
 /* ---- vectors */
 #    if DEA__VECTORS
@@ -1233,6 +1242,145 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
             }
         }
         j0 += width;
+    }
+}
+
+/* ---- element-wise passes of the parts, any length n */
+
+/* The first `count` lanes, 1 to LANES; the others 0. */
+DEA__INLINE dea__vec dea__load_some(const dea_real *p, dea__idx count) {
+    if (count >= DEA__LANES) return dea__load(p);
+    dea_real lanes[DEA__LANES] = {0};
+    for (dea__idx i = 0; i < count; i++) lanes[i] = p[i];
+    return dea__load(lanes);
+}
+DEA__INLINE void dea__store_some(dea_real *p, dea__vec x, dea__idx count) {
+    dea_real lanes[DEA__LANES];
+    if (count >= DEA__LANES) {
+        dea__store(p, x);
+        return;
+    }
+    dea__store(lanes, x);
+    for (dea__idx i = 0; i < count; i++) p[i] = lanes[i];
+}
+
+/* Phi(x), and exp(-x^2/2) in *bell. For t = |x|, Phi(-t) = exp(-t^2/2) P(1/(1 + 0.23 t)) with a polynomial of degree 8, relative
+ * error 5e-8: the left tail keeps its digits. Beyond 13 both are constant, where a float's product with them no longer
+ * matters; the operand order of the limits lets a NaN through. */
+#    if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+DEA__INLINE dea__vec dea__normal_cdf(dea__vec x, dea__vec *bell) {
+    const dea__vec near = dea__largest(dea__splat(-13), dea__least(dea__splat(13), x));
+    const dea__vec t = dea__largest(-near, near), u = dea__splat(1) / (dea__splat(1) + dea__splat(0.23f) * t);
+    dea__vec e[DEA__STEP], p = dea__splat(-0.0784324043f);
+    p = p * u + dea__splat(0.290235806f);
+    p = p * u + dea__splat(-0.277739079f);
+    p = p * u + dea__splat(0.301002412f);
+    p = p * u + dea__splat(-0.0325729578f);
+    p = p * u + dea__splat(0.119354541f);
+    p = p * u + dea__splat(0.08580738f);
+    p = p * u + dea__splat(0.0923715913f);
+    p = p * u + dea__splat(-2.73133293e-5f);
+    e[0] = near * near * dea__splat(-0.5f * DEA__LOG2_UNIT);
+    dea__exp2s(1, e);
+    *bell = e[0];
+    const dea__vec tail = e[0] * p;
+    return dea__pick((dea__ints)(x > dea__splat(0)), dea__splat(1) - tail, tail);
+}
+#    else
+DEA__INLINE dea__vec dea__normal_cdf(dea__vec x, dea__vec *bell) {
+    dea_real in[DEA__LANES], cdf[DEA__LANES], exponential[DEA__LANES];
+    dea__store(in, x);
+    for (int i = 0; i < DEA__LANES; i++) {
+        cdf[i] = DEA__REAL(0.5 * erfc((double)in[i] * -0.70710678118654752440));
+        exponential[i] = DEA__REAL(exp(-0.5 * (double)in[i] * (double)in[i]));
+    }
+    *bell = dea__load(exponential);
+    return dea__load(cdf);
+}
+#    endif
+
+/* y = x Phi(x) */
+static void dea__gelu(const dea_real *x_, dea_real *y, dea__idx n) {
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec bell, x = dea__load_some(x_ + j, n - j);
+        dea__store_some(y + j, x * dea__normal_cdf(x, &bell), n - j);
+    }
+}
+/* dx = dy (Phi(x) + x exp(-x^2/2)/sqrt(2 pi)) */
+static void dea__gelu_slope(const dea_real *x_, const dea_real *dy, dea_real *dx, dea__idx n) {
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec bell, x = dea__load_some(x_ + j, n - j), cdf = dea__normal_cdf(x, &bell);
+        cdf = cdf + x * bell * dea__splat(DEA__REAL(0.39894228040143267794));
+        dea__store_some(dx + j, dea__load_some(dy + j, n - j) * cdf, n - j);
+    }
+}
+
+/* One row of a layer norm. The mean is taken twice, the second time of what the first left over, so that a large common
+ * part of x does not cost digits. gain and bias may be NULL. */
+static void dea__norm_row(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, dea__idx n, double eps,
+                          dea_real *mean_out, dea_real *scale_out) {
+    dea__vec sum = dea__splat(0), rest = dea__splat(0), squares = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) sum += dea__load_some(x + j, n - j);
+    const dea_real mean = DEA__REAL((double)dea__lane_sum(sum) / (double)n);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec d = dea__load_some(x + j, n - j) - dea__splat(mean);
+        if (n - j < DEA__LANES) { /* lanes past the end must not count as -mean */
+            dea_real lanes[DEA__LANES];
+            dea__store(lanes, d);
+            d = dea__load_some(lanes, n - j);
+        }
+        rest += d;
+        squares += d * d;
+    }
+    const double left = (double)dea__lane_sum(rest) / (double)n;
+    const double variance = (double)dea__lane_sum(squares) / (double)n - left * left;
+    const double scale = 1 / sqrt((variance > 0 || variance != variance ? variance : 0) + eps);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec hat = (dea__load_some(x + j, n - j) - dea__splat(mean) - dea__splat(DEA__REAL(left))) * dea__splat(DEA__REAL(scale));
+        if (gain) hat = hat * dea__load_some(gain + j, n - j);
+        if (bias) hat = hat + dea__load_some(bias + j, n - j);
+        dea__store_some(y + j, hat, n - j);
+    }
+    *mean_out = DEA__REAL((double)mean + left);
+    *scale_out = DEA__REAL(scale);
+}
+/* g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)), hat = (x - mean) scale */
+static void dea__norm_row_backward(const dea_real *x, const dea_real *gain, const dea_real *dy, dea_real *dx, dea__idx n,
+                                   dea_real mean, dea_real scale) {
+    dea__vec sum = dea__splat(0), product = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) { /* lanes past the end have g = 0 */
+        dea__vec g = dea__load_some(dy + j, n - j);
+        if (gain) g = g * dea__load_some(gain + j, n - j);
+        sum += g;
+        product += g * (dea__load_some(x + j, n - j) - dea__splat(mean));
+    }
+    const double mean_g = (double)dea__lane_sum(sum) / (double)n;
+    const double along = (double)dea__lane_sum(product) / (double)n * (double)scale * (double)scale;
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec g = dea__load_some(dy + j, n - j);
+        if (gain) g = g * dea__load_some(gain + j, n - j);
+        g = g - dea__splat(DEA__REAL(mean_g)) - (dea__load_some(x + j, n - j) - dea__splat(mean)) * dea__splat(DEA__REAL(along));
+        dea__store_some(dx + j, g * dea__splat(scale), n - j);
+    }
+}
+/* dgain += sum over rows of dy o (x - mean) scale, rows in order */
+static void dea__norm_columns(const dea_real *x, const dea_real *dy, const dea_real *mean, const dea_real *scale, dea__idx rows,
+                              dea__idx width, dea_real *dgain) {
+    for (dea__idx j = 0; j < width; j += DEA__LANES) {
+        dea__vec sum = dea__load_some(dgain + j, width - j);
+        for (dea__idx i = 0; i < rows; i++) {
+            const dea__vec d = dea__load_some(x + i * width + j, width - j) - dea__splat(mean[i]);
+            sum += dea__load_some(dy + i * width + j, width - j) * (d * dea__splat(scale[i]));
+        }
+        dea__store_some(dgain + j, sum, width - j);
+    }
+}
+/* out += column sums of x [rows,width], rows in order */
+static void dea__add_columns(const dea_real *x, dea__idx rows, dea__idx width, dea_real *out) {
+    for (dea__idx j = 0; j < width; j += DEA__LANES) {
+        dea__vec sum = dea__load_some(out + j, width - j);
+        for (dea__idx i = 0; i < rows; i++) sum += dea__load_some(x + i * width + j, width - j);
+        dea__store_some(out + j, sum, width - j);
     }
 }
 #endif /* DEA__ISA */
@@ -2001,6 +2149,15 @@ typedef struct dea__isa_table {
     void (*gate)(const dea__fast *f, dea__idx task, char *slice);
     void (*gemm)(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha, const dea_real *a,
                  dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta, dea_real *c, dea__idx ldc);
+    void (*gelu)(const dea_real *x, dea_real *y, dea__idx n);
+    void (*gelu_slope)(const dea_real *x, const dea_real *dy, dea_real *dx, dea__idx n);
+    void (*norm_row)(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, dea__idx n, double eps,
+                     dea_real *mean, dea_real *scale);
+    void (*norm_row_backward)(const dea_real *x, const dea_real *gain, const dea_real *dy, dea_real *dx, dea__idx n,
+                              dea_real mean, dea_real scale);
+    void (*norm_columns)(const dea_real *x, const dea_real *dy, const dea_real *mean, const dea_real *scale, dea__idx rows,
+                         dea__idx width, dea_real *dgain);
+    void (*add_columns)(const dea_real *x, dea__idx rows, dea__idx width, dea_real *out);
 } dea__isa_table;
 
 /* The first of item n's when n are dealt to `parts`. */
@@ -3944,7 +4101,9 @@ static void dea__gate_task(const dea__fast *f, dea__idx task, char *base) {
 }
 
 static const dea__isa_table DEA__FN(dea__table) = {dea__slice,         dea__parameter_count, dea__forward_task,
-                                                   dea__backward_task, dea__gate_task,       dea__packed_gemm};
+                                                   dea__backward_task, dea__gate_task,       dea__packed_gemm,
+                                                   dea__gelu,          dea__gelu_slope,     dea__norm_row,
+                                                   dea__norm_row_backward, dea__norm_columns, dea__add_columns};
 #endif
 
 #if defined(DEA__ONCE) && !defined(DEA__ISA)
@@ -4402,8 +4561,7 @@ DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, con
                 return DEA_ERR_ALIAS;
     if (dx) dea__gemm(0, 0, rows, in, out, 1, dy, out, w, in, 0, dx, in, threads);
     if (dw) dea__gemm(1, 0, out, in, rows, 1, dy, out, x, in, 1, dw, in, threads);
-    for (int i = 0; db && i < rows; i++)
-        for (int c = 0; c < out; c++) db[c] += dy[(size_t)i * (size_t)out + (size_t)c];
+    if (db) dea__select(DEA_ISA_AUTO)->add_columns(dy, rows, out, db);
     return DEA_OK;
 }
 
@@ -4412,6 +4570,7 @@ typedef struct dea__norm_call {
     dea_real *y, *saved;
     int rows, width;
     double eps;
+    const dea__isa_table *isa;
 } dea__norm_call;
 
 enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
@@ -4422,24 +4581,15 @@ static int dea__chunks(size_t count, size_t chunk) {
 
 static void dea__norm_forward_chunk(void *context, int job, int worker) {
     const dea__norm_call *n = (const dea__norm_call *)context;
-    const int begin = job * DEA__CHUNK_ROWS,
-              end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        const dea_real *x = n->x + (size_t)i * (size_t)n->width;
-        dea_real *y = n->y + (size_t)i * (size_t)n->width;
-        double mean = 0, variance = 0;
-        for (int c = 0; c < n->width; c++) mean += (double)x[c];
-        mean /= n->width;
-        for (int c = 0; c < n->width; c++) variance += ((double)x[c] - mean) * ((double)x[c] - mean);
-        const double scale = 1 / sqrt(variance / n->width + n->eps);
-        for (int c = 0; c < n->width; c++) {
-            const double hat = ((double)x[c] - mean) * scale;
-            y[c] = DEA__REAL(hat * (n->gain ? (double)n->gain[c] : 1) + (n->bias ? (double)n->bias[c] : 0));
-        }
+        const size_t row = (size_t)i * (size_t)n->width;
+        dea_real mean, scale;
+        n->isa->norm_row(n->x + row, n->gain, n->bias, n->y + row, n->width, n->eps, &mean, &scale);
         if (n->saved) {
-            n->saved[i] = DEA__REAL(mean);
-            n->saved[n->rows + i] = DEA__REAL(scale);
+            n->saved[i] = mean;
+            n->saved[n->rows + i] = scale;
         }
     }
 }
@@ -4461,32 +4611,19 @@ DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gai
     call.x = x, call.gain = gain, call.bias = bias;
     call.y = y, call.saved = saved;
     call.rows = rows, call.width = width, call.eps = eps;
+    call.isa = dea__select(DEA_ISA_AUTO);
     dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_forward_chunk, &call);
     return DEA_OK;
 }
 
-/* forward: hat = (x - mean) scale, y = gain hat + bias.  g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)) */
+/* forward: hat = (x - mean) scale, y = gain hat + bias */
 static void dea__norm_backward_chunk(void *context, int job, int worker) {
     const dea__norm_call *n = (const dea__norm_call *)context;
-    const int begin = job * DEA__CHUNK_ROWS,
-              end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        const dea_real *x = n->x + (size_t)i * (size_t)n->width, *dy = n->dy + (size_t)i * (size_t)n->width;
-        dea_real *dx = n->y + (size_t)i * (size_t)n->width;
-        const double mean = (double)n->saved[i], scale = (double)n->saved[n->rows + i];
-        double sum = 0, product = 0;
-        for (int c = 0; c < n->width; c++) {
-            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
-            sum += g;
-            product += g * ((double)x[c] - mean) * scale;
-        }
-        sum /= n->width;
-        product /= n->width;
-        for (int c = 0; c < n->width; c++) {
-            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
-            dx[c] = DEA__REAL(scale * (g - sum - ((double)x[c] - mean) * scale * product));
-        }
+        const size_t row = (size_t)i * (size_t)n->width;
+        n->isa->norm_row_backward(n->x + row, n->gain, n->dy + row, n->y + row, n->width, n->saved[i], n->saved[n->rows + i]);
     }
 }
 
@@ -4505,20 +4642,16 @@ DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *ga
         dea__partial_overlap(dbias, dy, w, count) || dea__partial_overlap(dgain, gain, w, w) ||
         dea__partial_overlap(dbias, gain, w, w))
         return DEA_ERR_ALIAS;
-    for (int i = 0; (dgain || dbias) && i < rows; i++) {
-        const double mean = (double)saved[i], scale = (double)saved[rows + i];
-        for (int c = 0; c < width; c++) {
-            const size_t at = (size_t)i * w + (size_t)c;
-            if (dgain) dgain[c] += DEA__REAL((double)dy[at] * ((double)x[at] - mean) * scale);
-            if (dbias) dbias[c] += dy[at];
-        }
-    }
+    const dea__isa_table *isa = dea__select(DEA_ISA_AUTO);
+    if (dgain) isa->norm_columns(x, dy, saved, saved + rows, rows, width, dgain);
+    if (dbias) isa->add_columns(dy, rows, width, dbias);
     if (!dx) return DEA_OK;
     dea__norm_call call;
     memset(&call, 0, sizeof call);
     call.x = x, call.gain = gain, call.dy = dy;
     call.y = dx, call.saved = (dea_real *)(uintptr_t)saved;
     call.rows = rows, call.width = width;
+    call.isa = dea__select(DEA_ISA_AUTO);
     dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_backward_chunk, &call);
     return DEA_OK;
 }
@@ -4527,6 +4660,7 @@ typedef struct dea__elements {
     const dea_real *x, *dy;
     dea_real *y;
     size_t count;
+    const dea__isa_table *isa;
 } dea__elements;
 
 static size_t dea__chunk_end(size_t begin, size_t count) {
@@ -4537,28 +4671,21 @@ static void dea__gelu_forward_chunk(void *context, int job, int worker) {
     const dea__elements *e = (const dea__elements *)context;
     const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
     (void)worker;
-    for (size_t i = begin; i < end; i++) {
-        const double x = (double)e->x[i];
-        e->y[i] = DEA__REAL(0.5 * x * erfc(-x * 0.70710678118654752440)); /* erfc keeps the left tail exact */
-    }
+    e->isa->gelu(e->x + begin, e->y + begin, (dea__idx)(end - begin));
 }
 
-/* forward: y = x Phi(x).  dx = dy (Phi(x) + x phi(x)) */
+/* forward: y = x Phi(x) */
 static void dea__gelu_backward_chunk(void *context, int job, int worker) {
     const dea__elements *e = (const dea__elements *)context;
     const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
     (void)worker;
-    for (size_t i = begin; i < end; i++) {
-        const double x = (double)e->x[i];
-        const double slope = 0.5 * erfc(-x * 0.70710678118654752440) + x * exp(-0.5 * x * x) * 0.39894228040143267794;
-        e->y[i] = DEA__REAL((double)e->dy[i] * slope);
-    }
+    e->isa->gelu_slope(e->x + begin, e->dy + begin, e->y + begin, (dea__idx)(end - begin));
 }
 
 DEA_API dea_status dea_gelu_forward(const dea_real *x, dea_real *y, size_t count, const dea_threads *threads) {
     const dea_status status = dea__check_elementwise(x, y, count);
     if (status != DEA_OK) return status;
-    dea__elements call = {x, NULL, y, count};
+    dea__elements call = {x, NULL, y, count, dea__select(DEA_ISA_AUTO)};
     dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_forward_chunk, &call);
     return DEA_OK;
 }
@@ -4568,7 +4695,7 @@ DEA_API dea_status dea_gelu_backward(const dea_real *x, const dea_real *dy, dea_
     dea_status status = dea__check_elementwise(x, dx, count);
     if (status == DEA_OK) status = dea__check_elementwise(dy, dx, count);
     if (status != DEA_OK) return status;
-    dea__elements call = {x, dy, dx, count};
+    dea__elements call = {x, dy, dx, count, dea__select(DEA_ISA_AUTO)};
     dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_backward_chunk, &call);
     return DEA_OK;
 }
