@@ -3673,6 +3673,7 @@ static void dea__gate_dense(const dea__cells *c, const dea_real *x_, const dea_r
         dea__vec alpha;
         dea__gate_steps(1, &x, &y, c->gk + j, w0, w1, gate, &alpha);
         const dea__vec z = dea__load(c->gk + j) + gate + x * w0 + y * w1; /* -L z */
+        alpha = dea__pick((dea__ints)(z < low), dea__splat(DEA__REAL(DEA_ALPHA_MAX)), alpha); /* to the last bit */
         const dea__vec error = dea__pick(has, alpha - label, zero);
         dea__vec open = dea__pick((dea__ints)(z > high), zero, one);
         open = dea__pick((dea__ints)(z < low), zero, open);
