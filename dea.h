@@ -2435,9 +2435,10 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
                                         const dea_real *qu, dea_real *x, dea_real *y, const dea_real *norm_scale,
                                         dea_real *squares) {
     const dea__idx dp = m->dp;
+    const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
     dea__idx r = 0;
     for (dea__idx j = 0; j < keys;) {
-        const int wide = dea__group((keys - j) / DEA__LANES);
+        const int wide = dea__group((packed - j) / DEA__LANES);
         while (reach && r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
         if (r >= rows) return;
         const dea_real *b = m->kt + (j0 + j) * dp;
@@ -2460,9 +2461,10 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
 static void dea__value_products(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows, const dea__idx *reach,
                                 const dea_real *go, dea_real *d, const dea_real *minus_delta) {
     const dea__idx dp = m->dp;
+    const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
     dea__idx r = 0;
     for (dea__idx j = 0; j < keys;) {
-        const int wide = dea__group((keys - j) / DEA__LANES);
+        const int wide = dea__group((packed - j) / DEA__LANES);
         while (reach && r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
         if (r >= rows) return;
         const dea__product p = {0,
