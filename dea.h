@@ -2592,9 +2592,10 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
                                         const dea_real *qu, dea_real *x, dea_real *y, const dea_real *norm_scale,
                                         dea_real *squares) {
     const dea__idx dp = m->dp;
+    const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
     dea__idx r = 0;
     for (dea__idx j = 0; j < keys;) {
-        const int wide = dea__group((keys - j) / DEA__LANES);
+        const int wide = dea__group((packed - j) / DEA__LANES);
         while (reach && r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
         if (r >= rows) return;
         const dea_real *b = m->kt + (j0 + j) * dp;
@@ -2617,9 +2618,10 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
 static void dea__value_products(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows, const dea__idx *reach,
                                 const dea_real *go, dea_real *d, const dea_real *minus_delta) {
     const dea__idx dp = m->dp;
+    const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
     dea__idx r = 0;
     for (dea__idx j = 0; j < keys;) {
-        const int wide = dea__group((keys - j) / DEA__LANES);
+        const int wide = dea__group((packed - j) / DEA__LANES);
         while (reach && r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
         if (r >= rows) return;
         const dea__product p = {0,
@@ -3830,6 +3832,7 @@ static void dea__gate_dense(const dea__cells *c, const dea_real *x_, const dea_r
         dea__vec alpha;
         dea__gate_steps(1, &x, &y, c->gk + j, w0, w1, gate, &alpha);
         const dea__vec z = dea__load(c->gk + j) + gate + x * w0 + y * w1; /* -L z */
+        alpha = dea__pick((dea__ints)(z < low), dea__splat(DEA__REAL(DEA_ALPHA_MAX)), alpha); /* to the last bit */
         const dea__vec error = dea__pick(has, alpha - label, zero);
         dea__vec open = dea__pick((dea__ints)(z > high), zero, one);
         open = dea__pick((dea__ints)(z < low), zero, open);
