@@ -5425,7 +5425,7 @@ static dea_status dea__isolation_run(dea__isolation_places *p, const dea_gate *g
 /* Names the first element in which gradients [from, to) of two runs differ in a bit. With `other` < 0: differ from zero. */
 static dea_status dea__isolation_compare(const dea__isolation_places *p, int run, int other, int from, int to,
                                          const char *what, dea_isolation *report) {
-    static const char *const names[DEA__GRADIENTS] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
+    static const char names[DEA__GRADIENTS][16] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
     for (int i = from; i < to; i++)
         for (size_t j = 0; j < p->size[i]; j++) {
             const dea_real together = p->run[run].data[i][j], apart = other < 0 ? 0 : p->run[other].data[i][j];
