@@ -25,7 +25,7 @@ if [ "${1:-}" = --one ]; then
     read -r flags <"$dir/flags"
     for suite in $suites; do
         # shellcheck disable=SC2086
-        if ! $CC -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -w $flags -I"$dir" -I. -Iexamples "tests/test_$suite.c" \
+        if ! $CC -std=c11 -D_POSIX_C_SOURCE=200809L -O0 -w $flags -I"$dir" -I. -Iexamples "tests/test_$suite.c" \
             -o "$dir/$suite" -pthread -lcmocka -lopenblas -lm >"$dir/$suite.build" 2>&1; then
             echo "$id: ERROR: does not compile with test_$suite.c, see $dir/$suite.build"
             exit 0
