@@ -436,3 +436,2224 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 }
 #endif
 #endif /* DEA_H_DECLARATIONS */
+
+/* ---------------------------------------------------------------------------------------------------------------------- */
+#if defined(DEA_IMPLEMENTATION) && !defined(DEA_H_IMPLEMENTATION)
+#define DEA_H_IMPLEMENTATION
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h> /* snprintf, for tensor names; nothing is ever printed */
+#include <string.h>
+#ifdef _OPENMP
+#    include <omp.h>
+#endif
+#ifndef DEA_NO_BLAS
+#    include <cblas.h>
+#endif
+
+/* ==== 3. Status, memory, threads ======================================================================================
+ * Knows nothing of attention: sizes without overflow, scratch carved from the caller's workspace, work spread over workers,
+ * counter-based random bits. */
+
+#define DEA__REAL(x) ((dea_real)(x))
+#define DEA__PI      3.14159265358979323846
+
+DEA_API const char *dea_status_string(dea_status status) {
+    switch (status) {
+    case DEA_OK: return "success";
+    case DEA_ERR_NULL: return "a pointer that must be given is NULL";
+    case DEA_ERR_SHAPE: return "a size is zero or negative, or sizes do not fit each other";
+    case DEA_ERR_OVERFLOW: return "a product of sizes is too large for memory";
+    case DEA_ERR_WORKSPACE: return "the workspace is smaller than the workspace function says";
+    case DEA_ERR_ALIGNMENT: return "the workspace is not aligned to DEA_ALIGNMENT bytes";
+    case DEA_ERR_STRIDE: return "a stride is negative, or rows of one tensor overlap";
+    case DEA_ERR_ALIAS: return "an output shares memory with an input or with another output";
+    case DEA_ERR_KEY_LENGTH: return "a key length is below 0 or above seq_k";
+    case DEA_ERR_LABEL: return "an alpha label is outside [0, 0.95]";
+    case DEA_ERR_BLOCK: return "a label block is empty or outside the map";
+    case DEA_ERR_BLOCK_OVERLAP: return "two label blocks share a cell";
+    case DEA_ERR_TARGET: return "a target key is below -1 or not below seq_k";
+    case DEA_ERR_GAMMA: return "gamma is outside [0, 1]";
+    case DEA_ERR_DROPOUT: return "a dropout probability is outside [0, 1)";
+    case DEA_ERR_TEMPERATURE: return "a temperature is not a finite number above 0";
+    case DEA_ERR_OPTION: return "an option has no meaning, or two options exclude each other";
+    case DEA_ERR_ISA: return "the instruction set asked for is not there on this CPU or in this build";
+    case DEA_ERR_INDEX: return "an embedding id or class index is out of range";
+    case DEA_ERR_CAPACITY: return "a table or buffer is full, or a name is too long";
+    case DEA_ERR_NONFINITE: return "a gradient holds NaN or infinity; nothing was updated";
+    case DEA_ERR_ISOLATION: return "one loss reached a gradient that belongs to the other";
+    case DEA_ERR_LABELS_MISSING: return "the gate loss needs alpha labels";
+    case DEA_ERR_FROZEN: return "a frozen buffer was written, or an unfrozen or empty one was read";
+    case DEA_ERR_BASE_CHANGED: return "bytes that must stay frozen have changed";
+    }
+    return "unknown status";
+}
+
+/* a*b*c*d elements, or 0 if any is not positive or their bytes would not fit in a ptrdiff_t. */
+static size_t dea__count(ptrdiff_t a, ptrdiff_t b, ptrdiff_t c, ptrdiff_t d) {
+    const ptrdiff_t factors[4] = {a, b, c, d};
+    const size_t limit = (size_t)PTRDIFF_MAX / sizeof(double);
+    size_t product = 1;
+    for (int i = 0; i < 4; i++) {
+        if (factors[i] <= 0 || product > limit / (size_t)factors[i]) return 0;
+        product *= (size_t)factors[i];
+    }
+    return product;
+}
+
+/* Carves aligned pieces out of a workspace. With base NULL it only measures: one layout function serves the size query and
+ * the call, so that they cannot disagree. `failed` is set once a size overflows. */
+typedef struct dea__arena {
+    char *base;
+    size_t used;
+    int failed;
+} dea__arena;
+
+static void *dea__take(dea__arena *arena, size_t count, size_t element) {
+    const size_t limit = (size_t)PTRDIFF_MAX - DEA_ALIGNMENT;
+    if (count > limit / element || arena->used > limit - count * element) {
+        arena->failed = 1;
+        return NULL;
+    }
+    void *piece = arena->base ? arena->base + arena->used : NULL;
+    arena->used += (count * element + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
+    return piece;
+}
+
+static dea_real *dea__take_reals(dea__arena *arena, size_t count) {
+    return (dea_real *)dea__take(arena, count, sizeof(dea_real));
+}
+
+static double *dea__take_doubles(dea__arena *arena, size_t count) {
+    return (double *)dea__take(arena, count, sizeof(double));
+}
+
+/* Bytes a measuring arena came to, or 0. Never 0 for a valid layout: an empty one still wants one aligned unit. */
+static size_t dea__arena_bytes(const dea__arena *arena) {
+    if (arena->failed) return 0;
+    return arena->used ? arena->used : DEA_ALIGNMENT;
+}
+
+static dea_status dea__check_workspace(const void *workspace, size_t given, size_t needed) {
+    if (needed == 0) return DEA_ERR_OVERFLOW;
+    if (!workspace) return DEA_ERR_NULL;
+    if ((uintptr_t)workspace % DEA_ALIGNMENT) return DEA_ERR_ALIGNMENT;
+    return given < needed ? DEA_ERR_WORKSPACE : DEA_OK;
+}
+
+/* ---- threads */
+typedef void dea__job(void *context, int job, int worker);
+
+typedef struct dea__jobs {
+    dea__job *body;
+    void *context;
+    int jobs, workers;
+} dea__jobs;
+
+static void dea__worker(void *context, int worker) {
+    const dea__jobs *all = (const dea__jobs *)context;
+    for (int job = worker; job < all->jobs; job += all->workers) all->body(all->context, job, worker);
+}
+
+/* body(context, job, worker) for every job in [0, jobs). Which worker does a job is fixed, and nothing may depend on it. */
+static void dea__for(const dea_threads *threads, int jobs, dea__job *body, void *context) {
+    dea__jobs all;
+    all.body = body;
+    all.context = context;
+    all.jobs = jobs;
+    all.workers = threads && threads->count > 1 ? threads->count : 1;
+    if (all.workers > jobs) all.workers = jobs;
+    if (all.workers <= 1) {
+        for (int job = 0; job < jobs; job++) body(context, job, 0);
+    } else if (threads->run) {
+        threads->run(threads->user, all.workers, dea__worker, &all);
+    } else {
+#ifdef _OPENMP
+#    pragma omp parallel for num_threads(all.workers) schedule(static, 1)
+#endif
+        for (int worker = 0; worker < all.workers; worker++) dea__worker(&all, worker);
+    }
+}
+
+DEA_API dea_threads dea_threads_default(void) {
+    dea_threads threads;
+    memset(&threads, 0, sizeof threads);
+#ifdef _OPENMP
+    threads.count = omp_get_max_threads();
+#else
+    threads.count = 1;
+#endif
+    return threads;
+}
+
+/* ---- random bits from counters: a draw is a function of its coordinates, so it needs no state and no storage */
+static uint64_t dea__mix64(uint64_t x) { /* splitmix64 */
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* Uniform in [0,1), 53 bits. */
+static double dea__uniform(uint64_t seed, uint64_t index) {
+    return (double)(dea__mix64(dea__mix64(seed) + index * 0xD1342543DE82EF95u) >> 11) * (1.0 / 9007199254740992.0);
+}
+
+typedef struct dea__row_key {
+    uint32_t low, high;
+} dea__row_key;
+
+/* The key of one row of a dropout mask. */
+static dea__row_key dea__dropout_row(uint64_t seed, uint64_t step, uint64_t row) {
+    const uint64_t mixed = dea__mix64(dea__mix64(dea__mix64(seed) ^ step) + row);
+    dea__row_key key;
+    key.low = (uint32_t)mixed;
+    key.high = (uint32_t)(mixed >> 32);
+    return key;
+}
+
+/* 32 random bits for element `column` of a row: two rounds of an invertible 32-bit hash, cheap in vector registers. */
+static uint32_t dea__dropout_bits(dea__row_key key, uint32_t column) {
+    uint32_t x = column ^ key.low;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x += key.high;
+    x *= 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+/* An element is kept if its bits are at least this. */
+static uint32_t dea__dropout_threshold(double p) { return (uint32_t)(p * 4294967296.0); }
+
+/* ---- numerics */
+static double dea__sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
+static double dea__softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static int dea__finite(double x) { return x - x == 0; }
+
+static double dea__dot(const dea_real *x, const dea_real *y, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)x[i] * (double)y[i];
+    return sum;
+}
+
+/* C [m,n] = alpha op(A) op(B) + beta C, row-major, op(A) [m,k], op(B) [k,n]; transposed: stored [k,m], [n,k]. C is not read
+ * when beta is 0. */
+static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a, ptrdiff_t lda,
+                      const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc, const dea_threads *threads) {
+    if (m <= 0 || n <= 0) return;
+#ifndef DEA_NO_BLAS
+    (void)threads;
+    const CBLAS_TRANSPOSE ta = transpose_a ? CblasTrans : CblasNoTrans, tb = transpose_b ? CblasTrans : CblasNoTrans;
+    if (sizeof(dea_real) == sizeof(double))
+        cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, alpha, (const double *)(const void *)a, (int)lda,
+                    (const double *)(const void *)b, (int)ldb, beta, (double *)(void *)c, (int)ldc);
+    else
+        cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, (float)alpha, (const float *)(const void *)a, (int)lda,
+                    (const float *)(const void *)b, (int)ldb, (float)beta, (float *)(void *)c, (int)ldc);
+#else
+    (void)threads;
+    for (int i = 0; i < m; i++) {
+        dea_real *row = c + i * ldc;
+        if (beta == 0) memset(row, 0, (size_t)n * sizeof *row);
+        else
+            for (int j = 0; j < n; j++) row[j] = DEA__REAL(beta * (double)row[j]);
+        for (int p = 0; p < k; p++) {
+            const dea_real x = DEA__REAL(alpha * (double)(transpose_a ? a[p * lda + i] : a[i * lda + p]));
+            if (transpose_b)
+                for (int j = 0; j < n; j++) row[j] += x * b[j * ldb + p];
+            else
+                for (int j = 0; j < n; j++) row[j] += x * b[p * ldb + j];
+        }
+    }
+#endif
+}
+
+/* ==== 4. Vector kernels =============================================================================================== */
+
+/* ==== 5. The plain path ===============================================================================================
+ * Attention as the equations have it, with maps of T x T: first what a call may be given (both paths share these checks),
+ * then one head forward, one head backward. Written to be read; the fast path is measured against it. Row sums are taken in
+ * double. */
+
+DEA_API dea_attention dea_attention_init(int batch, int heads, int seq, int head_dim) {
+    dea_attention a;
+    memset(&a, 0, sizeof a);
+    a.batch = batch;
+    a.heads = heads;
+    a.seq_q = a.seq_k = seq;
+    a.head_dim = head_dim;
+    a.threads = dea_threads_default();
+    return a;
+}
+
+/* ---- what a call may be given */
+
+/* One [B,H,T,d] tensor: where it starts and how far apart its rows are. */
+typedef struct dea__view {
+    const dea_real *data;
+    dea_strides strides;
+    int batch, heads, tokens, width;
+} dea__view;
+
+static dea__view dea__view_of(const dea_real *data, dea_strides strides, int batch, int heads, int tokens, int width) {
+    dea__view view;
+    view.data = data;
+    view.batch = batch;
+    view.heads = heads;
+    view.tokens = tokens;
+    view.width = width;
+    view.strides = strides;
+    if (strides.batch == 0 && strides.head == 0 && strides.token == 0) {
+        view.strides.token = width;
+        view.strides.head = (ptrdiff_t)tokens * width;
+        view.strides.batch = (ptrdiff_t)heads * tokens * width;
+    }
+    return view;
+}
+
+static dea__view dea__q_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->q_strides, a->batch, a->heads, a->seq_q, a->head_dim);
+}
+static dea__view dea__k_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->k_strides, a->batch, a->heads, a->seq_k, a->head_dim);
+}
+static dea__view dea__v_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->v_strides, a->batch, a->heads, a->seq_k, a->head_dim);
+}
+static dea__view dea__o_view(const dea_attention *a, const dea_real *data) {
+    return dea__view_of(data, a->o_strides, a->batch, a->heads, a->seq_q, a->head_dim);
+}
+
+/* Row 0 of one head. */
+static ptrdiff_t dea__head_offset(const dea__view *view, int b, int h) {
+    return b * view->strides.batch + h * view->strides.head;
+}
+
+/* Elements from the first to one past the last, or 0 if a stride is negative, axes do not nest or the span overflows. */
+static size_t dea__span(const dea__view *view) {
+    ptrdiff_t stride[3] = {view->strides.token, view->strides.head, view->strides.batch};
+    ptrdiff_t extent[3] = {view->tokens, view->heads, view->batch};
+    for (int i = 1; i < 3; i++) /* sort the three axes by stride */
+        for (int j = i; j > 0 && stride[j] < stride[j - 1]; j--) {
+            const ptrdiff_t s = stride[j], e = extent[j];
+            stride[j] = stride[j - 1], extent[j] = extent[j - 1];
+            stride[j - 1] = s, extent[j - 1] = e;
+        }
+    const size_t limit = (size_t)PTRDIFF_MAX / sizeof(dea_real);
+    size_t span = (size_t)view->width;
+    for (int i = 0; i < 3; i++) {
+        if (extent[i] == 1) continue;
+        if (stride[i] < 0 || (size_t)stride[i] < span) return 0;
+        if ((size_t)stride[i] > (limit - span) / (size_t)(extent[i] - 1)) return 0;
+        span += (size_t)stride[i] * (size_t)(extent[i] - 1);
+    }
+    return span;
+}
+
+/* Whether two tensors with overlapping ranges truly share an element. Tensors that interleave, as in a fused [B,T,3,H,d],
+ * have equal strides and do not; with different strides the answer is a cautious yes. */
+static int dea__collide(const dea__view *x, const dea__view *y) {
+    const uintptr_t x0 = (uintptr_t)x->data, y0 = (uintptr_t)y->data;
+    if (x0 + dea__span(x) * sizeof(dea_real) <= y0 || y0 + dea__span(y) * sizeof(dea_real) <= x0) return 0;
+    const dea_strides s = x->strides;
+    if (s.batch != y->strides.batch || s.head != y->strides.head || s.token != y->strides.token || s.token <= 0) return 1;
+    if (x->width != y->width || (x0 > y0 ? x0 - y0 : y0 - x0) % sizeof(dea_real)) return 1;
+    const ptrdiff_t delta = x0 > y0 ? (ptrdiff_t)((x0 - y0) / sizeof(dea_real)) : -(ptrdiff_t)((y0 - x0) / sizeof(dea_real));
+    const int batch = x->batch > y->batch ? x->batch : y->batch, heads = x->heads > y->heads ? x->heads : y->heads;
+    const int tokens = x->tokens > y->tokens ? x->tokens : y->tokens;
+    for (int b = 1 - batch; b < batch; b++)
+        for (int h = 1 - heads; h < heads; h++) {
+            const ptrdiff_t rest = delta - b * s.batch - h * s.head;
+            ptrdiff_t t = rest / s.token; /* the nearest token distances on either side */
+            for (ptrdiff_t near = t - 1; near <= t + 1; near++) {
+                const ptrdiff_t gap = rest - near * s.token;
+                if (near > -tokens && near < tokens && gap > -x->width && gap < x->width) return 1;
+            }
+        }
+    return 0;
+}
+
+static dea__view dea__flat_view(const dea_real *data, size_t count) { /* any contiguous tensor, as one row a unit */
+    const dea_strides none = {0, 0, 0};
+    dea__view view = dea__view_of(data, none, 1, 1, 1, 1);
+    view.tokens = (int)(count > INT32_MAX ? INT32_MAX : count);
+    view.strides.token = (ptrdiff_t)(count > INT32_MAX ? (count - 1) / (INT32_MAX - 1) : 1);
+    return view;
+}
+
+/* Tensors of one call, to be checked for shared memory. Inputs may share with inputs. */
+typedef struct dea__tensors {
+    dea__view view[40];
+    int is_output[40];
+    int count;
+} dea__tensors;
+
+static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
+    if (!view.data) return;
+    tensors->view[tensors->count] = view;
+    tensors->is_output[tensors->count++] = is_output;
+}
+
+static void dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
+    if (!data) return;
+    dea__add_view(tensors, dea__flat_view((const dea_real *)data, (bytes + sizeof(dea_real) - 1) / sizeof(dea_real)),
+                  is_output);
+}
+
+static dea_status dea__check_alias(const dea__tensors *tensors) {
+    for (int i = 0; i < tensors->count; i++)
+        for (int j = 0; j < i; j++)
+            if ((tensors->is_output[i] || tensors->is_output[j]) && dea__collide(&tensors->view[i], &tensors->view[j]))
+                return DEA_ERR_ALIAS;
+    return DEA_OK;
+}
+
+static int dea__alpha_valid(dea_real alpha) { return alpha >= 0 && alpha <= DEA__REAL(DEA_ALPHA_MAX); }
+
+static dea_status dea__check_blocks(const dea_attention *a) {
+    const dea_label_block *blocks = a->label_blocks;
+    int sorted = 1;
+    for (size_t i = 0; i < a->label_block_count; i++) {
+        const dea_label_block *x = &blocks[i];
+        if (x->batch < 0 || x->batch >= a->batch || x->q_begin < 0 || x->q_begin >= x->q_end || x->q_end > a->seq_q ||
+            x->k_begin < 0 || x->k_begin >= x->k_end || x->k_end > a->seq_k)
+            return DEA_ERR_BLOCK;
+        if (!dea__alpha_valid(x->alpha)) return DEA_ERR_LABEL;
+        if (i && x->batch < blocks[i - 1].batch) sorted = 0;
+    }
+    for (size_t i = 0; i < a->label_block_count; i++)
+        for (size_t j = i + 1; j < a->label_block_count; j++) {
+            const dea_label_block *x = &blocks[i], *y = &blocks[j];
+            if (x->batch != y->batch) {
+                if (sorted) break; /* no later block is of this batch row */
+                continue;
+            }
+            if (x->q_begin < y->q_end && y->q_begin < x->q_end && x->k_begin < y->k_end && y->k_begin < x->k_end)
+                return DEA_ERR_BLOCK_OVERLAP;
+        }
+    return DEA_OK;
+}
+
+/* Shapes and scalar options: all that a workspace size depends on. */
+static dea_status dea__check_shape(const dea_attention *a) {
+    if (!a) return DEA_ERR_NULL;
+    if (a->batch <= 0 || a->heads <= 0 || a->seq_q <= 0 || a->seq_k <= 0 || a->head_dim <= 0) return DEA_ERR_SHAPE;
+    if (a->threads.count < 1) return DEA_ERR_SHAPE;
+    if (a->head_dim > (INT32_MAX - 3) / 2) return DEA_ERR_OVERFLOW;
+    const ptrdiff_t widest = a->seq_q > a->seq_k ? a->seq_q : a->seq_k;
+    if (!dea__count(a->batch, a->heads, widest, a->head_dim) || !dea__count(a->heads, a->head_dim, a->head_dim, 2) ||
+        !dea__count(a->batch, a->heads, DEA_SAVED_FLOATS, a->seq_q))
+        return DEA_ERR_OVERFLOW;
+    if ((int)a->path < DEA_PATH_AUTO || a->path > DEA_PATH_FAST || (int)a->isa < DEA_ISA_AUTO || a->isa > DEA_ISA_AVX512)
+        return DEA_ERR_OPTION;
+    if (a->labels && a->label_blocks) return DEA_ERR_OPTION;
+    const dea_maps *maps = &a->maps;
+    const int any_map = maps->et0 || maps->et1 || maps->alpha_hat || maps->alpha_mix || maps->s || maps->a;
+    if (any_map && a->path == DEA_PATH_FAST) return DEA_ERR_OPTION;
+    if ((any_map || a->labels) && !dea__count((ptrdiff_t)a->batch * a->heads, a->seq_q, a->seq_k, 1))
+        return DEA_ERR_OVERFLOW;
+    return DEA_OK;
+}
+
+/* Everything else that does not depend on the call: strides, lengths, labels, numbers. */
+static dea_status dea__check_attention(const dea_attention *a, int needs_v) {
+    const dea_status shape = dea__check_shape(a);
+    if (shape != DEA_OK) return shape;
+    if (!a->q || !a->k || (needs_v && !a->v) || !a->w_rel || !a->w_gate || !a->c_gate) return DEA_ERR_NULL;
+    if (a->label_block_count && !a->label_blocks) return DEA_ERR_NULL;
+    const dea__view views[4] = {dea__q_view(a, a->q), dea__k_view(a, a->k), dea__v_view(a, a->v), dea__o_view(a, NULL)};
+    for (int i = 0; i < 4; i++)
+        if (!dea__span(&views[i])) return DEA_ERR_STRIDE;
+    for (int b = 0; a->key_lengths && b < a->batch; b++)
+        if (a->key_lengths[b] < 0 || a->key_lengths[b] > a->seq_k) return DEA_ERR_KEY_LENGTH;
+    if (!(a->gamma >= 0 && a->gamma <= 1)) return DEA_ERR_GAMMA;
+    if (!(a->dropout >= 0 && a->dropout < 1)) return DEA_ERR_DROPOUT;
+    for (int h = 0; a->temperature && h < a->heads; h++)
+        if (!(a->temperature[h] > 0) || !dea__finite((double)a->temperature[h])) return DEA_ERR_TEMPERATURE;
+    if (a->labels) {
+        const size_t cells = (size_t)a->batch * (size_t)a->seq_q * (size_t)a->seq_k;
+        for (size_t i = 0; i < cells; i++)
+            if (a->labels[i] == a->labels[i] && !dea__alpha_valid(a->labels[i])) return DEA_ERR_LABEL;
+    }
+    return dea__check_blocks(a);
+}
+
+static void dea__add_inputs(dea__tensors *tensors, const dea_attention *a) {
+    const size_t real = sizeof(dea_real), h = (size_t)a->heads, d = (size_t)a->head_dim;
+    dea__add_view(tensors, dea__q_view(a, a->q), 0);
+    dea__add_view(tensors, dea__k_view(a, a->k), 0);
+    dea__add_view(tensors, dea__v_view(a, a->v), 0);
+    dea__add_flat(tensors, a->w_rel, h * d * d * real, 0);
+    dea__add_flat(tensors, a->w_gate, h * (2 * d + 2) * real, 0);
+    dea__add_flat(tensors, a->c_gate, h * real, 0);
+    dea__add_flat(tensors, a->temperature, h * real, 0);
+    dea__add_flat(tensors, a->labels, (size_t)a->batch * (size_t)a->seq_q * (size_t)a->seq_k * real, 0);
+}
+
+static void dea__add_gradients(dea__tensors *tensors, const dea_attention *a, const dea_gradients *g) {
+    const size_t real = sizeof(dea_real), h = (size_t)a->heads, d = (size_t)a->head_dim;
+    dea__add_view(tensors, dea__q_view(a, g->dq), 1);
+    dea__add_view(tensors, dea__k_view(a, g->dk), 1);
+    dea__add_view(tensors, dea__v_view(a, g->dv), 1);
+    dea__add_flat(tensors, g->dw_rel, h * d * d * real, 1);
+    dea__add_flat(tensors, g->dtemperature, h * real, 1);
+    dea__add_flat(tensors, g->dw_gate, h * (2 * d + 2) * real, 1);
+    dea__add_flat(tensors, g->dc_gate, h * real, 1);
+}
+
+DEA_API size_t dea_saved_count(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK) return 0;
+    return (size_t)a->batch * (size_t)a->heads * DEA_SAVED_FLOATS * (size_t)a->seq_q;
+}
+
+/* ---- the scratch of one worker */
+typedef struct dea__plain {
+    dea_real *q, *u, *d_o;                  /* [Tq,d]: u = W_rel q - kbar */
+    dea_real *k, *v;                        /* [Tk,d]: keys centred */
+    dea_real *kbar;                         /* [d] */
+    dea_real *et0, *et1, *mix, *p, *grad;   /* [Tq,Tk] */
+    dea_real *du, *dq, *dk;                 /* [Tq,d], [Tq,d], [Tk,d] */
+    double *sigma0, *sigma1;                /* [Tq] */
+    double *gate_k, *sums;                  /* [Tk]: w_k.k_j; sums over a column or a key's norm */
+    dea_real *labels;                       /* [Tk] */
+} dea__plain;
+
+static void dea__plain_layout(dea__plain *w, dea__arena *arena, const dea_attention *a) {
+    const size_t tq = (size_t)a->seq_q, tk = (size_t)a->seq_k, d = (size_t)a->head_dim;
+    const size_t map = dea__count(a->seq_q, a->seq_k, 1, 1);
+    if (!map) arena->failed = 1;
+    w->q = dea__take_reals(arena, tq * d);
+    w->u = dea__take_reals(arena, tq * d);
+    w->d_o = dea__take_reals(arena, tq * d);
+    w->k = dea__take_reals(arena, tk * d);
+    w->v = dea__take_reals(arena, tk * d);
+    w->kbar = dea__take_reals(arena, d);
+    w->et0 = dea__take_reals(arena, map);
+    w->et1 = dea__take_reals(arena, map);
+    w->mix = dea__take_reals(arena, map);
+    w->p = dea__take_reals(arena, map);
+    w->grad = dea__take_reals(arena, map);
+    w->du = dea__take_reals(arena, tq * d);
+    w->dq = dea__take_reals(arena, tq * d);
+    w->dk = dea__take_reals(arena, tk * d);
+    w->sigma0 = dea__take_doubles(arena, tq);
+    w->sigma1 = dea__take_doubles(arena, tq);
+    w->gate_k = dea__take_doubles(arena, tk);
+    w->sums = dea__take_doubles(arena, tk);
+    w->labels = dea__take_reals(arena, tk);
+}
+
+static int dea__keys(const dea_attention *a, int b) { return a->key_lengths ? a->key_lengths[b] : a->seq_k; }
+
+/* n_i: how many keys query i sees, always the first ones. */
+static int dea__visible(const dea_attention *a, int b, int i) {
+    const int keys = dea__keys(a, b);
+    return a->causal && i + 1 < keys ? i + 1 : keys;
+}
+
+static void dea__gather(const dea__view *view, int b, int h, int rows, dea_real *to) {
+    const dea_real *from = view->data + dea__head_offset(view, b, h);
+    for (int t = 0; t < rows; t++)
+        memcpy(to + (size_t)t * (size_t)view->width, from + t * view->strides.token, (size_t)view->width * sizeof *to);
+}
+
+static void dea__scatter(const dea__view *view, int b, int h, int rows, const dea_real *from, dea_real *data) {
+    dea_real *to = data + dea__head_offset(view, b, h);
+    for (int t = 0; t < rows; t++)
+        memcpy(to + t * view->strides.token, from + (size_t)t * (size_t)view->width, (size_t)view->width * sizeof *to);
+}
+
+/* Y [Tq,d] = P X, row i over its own keys only. Causal rows go one by one: a zero weight times the NaN of a key that the row
+ * does not see would be NaN. */
+static void dea__rows_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale, dea_real *y) {
+    const int d = a->head_dim, tk = a->seq_k;
+    if (!a->causal) {
+        dea__gemm(0, 0, a->seq_q, d, dea__keys(a, b), scale, p, tk, x, d, 0, y, d, NULL);
+        return;
+    }
+    for (int i = 0; i < a->seq_q; i++)
+        dea__gemm(0, 0, 1, d, dea__visible(a, b, i), scale, p + (size_t)i * (size_t)tk, tk, x, d, 0,
+                  y + (size_t)i * (size_t)d, d, NULL);
+}
+
+/* Y [n,d] = P^T X + beta Y: key j gathers from the queries that see it. */
+static void dea__columns_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale, double beta,
+                               dea_real *y) {
+    const int d = a->head_dim, tk = a->seq_k, keys = dea__keys(a, b);
+    if (!a->causal) {
+        dea__gemm(1, 0, keys, d, a->seq_q, scale, p, tk, x, d, beta, y, d, NULL);
+        return;
+    }
+    if (beta == 0) memset(y, 0, (size_t)keys * (size_t)d * sizeof *y);
+    for (int i = 0; i < a->seq_q; i++)
+        dea__gemm(1, 0, dea__visible(a, b, i), d, 1, scale, p + (size_t)i * (size_t)tk, tk, x + (size_t)i * (size_t)d, d, 1, y,
+                  d, NULL);
+}
+
+/* ---- one head, forward */
+
+/* (3) in place on the n keys a query sees; what it does not see becomes 0. Returns sigma. */
+static double dea__normalise(dea_real *e, int n, int width) {
+    double mean = 0, variance = 0;
+    for (int j = 0; j < n; j++) mean += (double)e[j];
+    mean /= n > 0 ? n : 1;
+    for (int j = 0; j < n; j++) variance += ((double)e[j] - mean) * ((double)e[j] - mean);
+    const double sigma = sqrt(variance / (n > 0 ? n : 1));
+    for (int j = 0; j < n; j++) e[j] = DEA__REAL(((double)e[j] - mean) / (sigma + DEA_SIGMA_EPS));
+    for (int j = n; j < width; j++) e[j] = 0;
+    return sigma;
+}
+
+/* Subtracts the mean key. Both energies change by a constant a row, which (3) removes; without it float cancels badly and
+ * equal keys would not come out equal. Two passes: the second takes away the rounding of the first mean. Non-finite keys are
+ * left out of the mean, since rows that do not see them must not feel them. kbar is the sum of what was subtracted. */
+static void dea__centre(dea_real *k, int keys, int d, dea_real *kbar) {
+    memset(kbar, 0, (size_t)d * sizeof *kbar);
+    for (int pass = 0; pass < 2; pass++)
+        for (int c = 0; c < d; c++) {
+            double sum = 0;
+            int count = 0;
+            for (int j = 0; j < keys; j++) {
+                const double x = (double)k[(size_t)j * (size_t)d + (size_t)c];
+                if (dea__finite(x)) sum += x, count++;
+            }
+            const dea_real mean = DEA__REAL(count ? sum / count : 0);
+            kbar[c] += mean;
+            for (int j = 0; j < keys; j++) k[(size_t)j * (size_t)d + (size_t)c] -= mean;
+        }
+}
+
+/* (1)-(3): fills q, k (centred), kbar, u (= W_rel q - kbar), et0, et1, sigma0, sigma1. */
+static void dea__plain_energies(const dea_attention *a, int b, int h, dea__plain *w) {
+    const int d = a->head_dim, tq = a->seq_q, tk = a->seq_k, keys = dea__keys(a, b);
+    const dea__view q = dea__q_view(a, a->q), k = dea__k_view(a, a->k);
+    dea__gather(&q, b, h, tq, w->q);
+    dea__gather(&k, b, h, keys, w->k);
+    dea__centre(w->k, keys, d, w->kbar);
+    dea__gemm(0, 1, tq, d, d, 1, w->q, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 0, w->u, d, NULL);
+    for (int i = 0; i < tq; i++)
+        for (int c = 0; c < d; c++) w->u[(size_t)i * (size_t)d + (size_t)c] -= w->kbar[c];
+    dea__gemm(0, 1, tq, keys, d, 1 / sqrt((double)d), w->q, d, w->k, d, 0, w->et0, tk, NULL);
+    dea__gemm(0, 1, tq, keys, d, 2.0 / d, w->u, d, w->k, d, 0, w->et1, tk, NULL);
+    for (int j = 0; j < keys; j++) {
+        const dea_real *key = w->k + (size_t)j * (size_t)d;
+        w->sums[j] = dea__dot(key, key, d) / d;
+    }
+    for (int i = 0; i < tq; i++) {
+        dea_real *e0 = w->et0 + (size_t)i * (size_t)tk, *e1 = w->et1 + (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        for (int j = 0; j < n; j++) e1[j] = DEA__REAL((double)e1[j] - w->sums[j]);
+        w->sigma0[i] = dea__normalise(e0, n, tk);
+        w->sigma1[i] = dea__normalise(e1, n, tk);
+    }
+}
+
+/* Fills gate_k: w_k.k_j for the head's keys as given, not centred. */
+static void dea__gate_keys(const dea_attention *a, int b, int h, double *gate_k) {
+    const int d = a->head_dim;
+    const dea__view k = dea__k_view(a, a->k);
+    const dea_real *w_k = a->w_gate + (size_t)h * (size_t)(2 * d + 2) + (size_t)d;
+    const dea_real *keys = a->k + dea__head_offset(&k, b, h);
+    for (int j = 0; j < dea__keys(a, b); j++) gate_k[j] = dea__dot(w_k, keys + j * k.strides.token, d);
+}
+
+/* z of (6) before the clip, for one cell; gate_q = w_q.q_i + c. */
+static double dea__gate_logit(const dea_attention *a, int h, double gate_q, double gate_k, dea_real et0, dea_real et1) {
+    const dea_real *w = a->w_gate + (size_t)h * (size_t)(2 * a->head_dim + 2) + 2 * (size_t)a->head_dim;
+    return gate_q + gate_k + (double)w[0] * (double)et0 + (double)w[1] * (double)et1;
+}
+
+static double dea__gate_query(const dea_attention *a, int h, const dea_real *q) {
+    return dea__dot(a->w_gate + (size_t)h * (size_t)(2 * a->head_dim + 2), q, a->head_dim) + (double)a->c_gate[h];
+}
+
+/* sigmoid(clip(z, -10, 10)) of (6), before the minimum with 0.95. NaN stays NaN. */
+static double dea__gate_sigmoid(double z) { return dea__sigmoid(z > 10 ? 10 : z < -10 ? -10 : z); }
+
+static double dea__alpha_hat(double z) { /* (6) */
+    const double alpha = dea__gate_sigmoid(z);
+    return alpha > DEA_ALPHA_MAX ? DEA_ALPHA_MAX : alpha;
+}
+
+static int dea__has_labels(const dea_attention *a) { return a->labels || a->label_block_count; }
+
+/* Alpha labels of one query over all keys, NaN where there is none. */
+static void dea__label_row(const dea_attention *a, int b, int i, dea_real *row) {
+    if (a->labels) {
+        memcpy(row, a->labels + ((size_t)b * (size_t)a->seq_q + (size_t)i) * (size_t)a->seq_k,
+               (size_t)a->seq_k * sizeof *row);
+        return;
+    }
+    for (int j = 0; j < a->seq_k; j++) row[j] = DEA__REAL(NAN);
+    for (size_t n = 0; n < a->label_block_count; n++) {
+        const dea_label_block *block = &a->label_blocks[n];
+        if (block->batch != b || i < block->q_begin || i >= block->q_end) continue;
+        for (int j = block->k_begin; j < block->k_end; j++) row[j] = block->alpha;
+    }
+}
+
+/* (6), (14): fills mix from et0, et1; alpha_hat too if not NULL. */
+static void dea__plain_mix(const dea_attention *a, int b, int h, dea__plain *w, dea_real *alpha_hat) {
+    const int tk = a->seq_k;
+    dea__gate_keys(a, b, h, w->gate_k);
+    for (int i = 0; i < a->seq_q; i++) {
+        const size_t row = (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        const double gate_q = dea__gate_query(a, h, w->q + (size_t)i * (size_t)a->head_dim);
+        if (dea__has_labels(a)) dea__label_row(a, b, i, w->labels);
+        for (int j = 0; j < tk; j++) {
+            double mix = 0;
+            if (j < n) {
+                const size_t cell = row + (size_t)j;
+                mix = dea__alpha_hat(dea__gate_logit(a, h, gate_q, w->gate_k[j], w->et0[cell], w->et1[cell]));
+            }
+            if (alpha_hat) alpha_hat[row + (size_t)j] = DEA__REAL(mix);
+            if (j < n && dea__has_labels(a) && w->labels[j] == w->labels[j])
+                mix = (double)a->gamma * (double)w->labels[j] + (1 - (double)a->gamma) * mix;
+            w->mix[row + (size_t)j] = DEA__REAL(mix);
+        }
+    }
+}
+
+static double dea__temperature(const dea_attention *a, int h) { return a->temperature ? (double)a->temperature[h] : 1; }
+
+/* (14') without t: the mixed score of one cell. */
+static double dea__bracket(const dea__plain *w, size_t cell) {
+    return (1 - (double)w->mix[cell]) * (double)w->et0[cell] + (double)w->mix[cell] * (double)w->et1[cell];
+}
+
+/* What the dropout mask of query row i multiplies weight j by: 0 or 1/(1-p). */
+static double dea__keep(const dea_attention *a, dea__row_key key, int j) {
+    if (a->dropout == 0) return 1;
+    return dea__dropout_bits(key, (uint32_t)j) >= dea__dropout_threshold((double)a->dropout) ? 1 / (1 - (double)a->dropout) : 0;
+}
+
+static dea__row_key dea__attention_row_key(const dea_attention *a, int b, int h, int i) {
+    const uint64_t head = (uint64_t)b * (uint64_t)a->heads + (uint64_t)h;
+    return dea__dropout_row(a->seed, a->step, head * (uint64_t)a->seq_q + (uint64_t)i);
+}
+
+static dea_real *dea__saved_row(const dea_attention *a, int b, int h, dea_real *saved) {
+    return saved + ((size_t)b * (size_t)a->heads + (size_t)h) * DEA_SAVED_FLOATS * (size_t)a->seq_q;
+}
+
+static dea_real *dea__map_of(const dea_attention *a, int b, int h, dea_real *map) {
+    return map ? map + ((size_t)b * (size_t)a->heads + (size_t)h) * (size_t)a->seq_q * (size_t)a->seq_k : NULL;
+}
+
+typedef struct dea__plain_call {
+    const dea_attention *a;
+    const dea_real *o, *saved_in, *d_o;
+    dea_real *out, *saved;
+    const dea_gradients *gradients;
+    char *workspace;
+    size_t worker_bytes;
+} dea__plain_call;
+
+static void dea__plain_worker(const dea__plain_call *call, int worker, dea__plain *w) {
+    dea__arena arena = {call->workspace + (size_t)worker * call->worker_bytes, 0, 0};
+    dea__plain_layout(w, &arena, call->a);
+}
+
+static void dea__plain_forward_head(void *context, int job, int worker) {
+    const dea__plain_call *call = (const dea__plain_call *)context;
+    const dea_attention *a = call->a;
+    const int b = job / a->heads, h = job % a->heads, d = a->head_dim, tq = a->seq_q, tk = a->seq_k;
+    const size_t map = (size_t)tq * (size_t)tk;
+    dea__plain scratch, *w = &scratch;
+    dea__plain_worker(call, worker, w);
+    dea__plain_energies(a, b, h, w);
+    dea__plain_mix(a, b, h, w, dea__map_of(a, b, h, a->maps.alpha_hat));
+    dea_real *saved = call->saved ? dea__saved_row(a, b, h, call->saved) : NULL;
+    dea_real *map_s = dea__map_of(a, b, h, a->maps.s), *map_a = dea__map_of(a, b, h, a->maps.a);
+    const double t = dea__temperature(a, h);
+    for (int i = 0; i < tq; i++) {
+        const size_t row = (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        const dea__row_key key = dea__attention_row_key(a, b, h, i);
+        double shift = 0, sum = 0;
+        for (int j = 0; j < n; j++) {
+            const double s = t * dea__bracket(w, row + (size_t)j);
+            w->grad[row + (size_t)j] = DEA__REAL(s);
+            if (j == 0 || s > shift) shift = s;
+        }
+        shift = (double)DEA__REAL(shift);
+        for (int j = 0; j < n; j++) sum += exp((double)w->grad[row + (size_t)j] - shift);
+        for (int j = 0; j < tk; j++) {
+            const double s = j < n ? (double)w->grad[row + (size_t)j] : 0;
+            const double weight = j < n ? exp(s - shift) / sum : 0;
+            if (map_s) map_s[row + (size_t)j] = DEA__REAL(s);
+            if (map_a) map_a[row + (size_t)j] = DEA__REAL(weight);
+            w->p[row + (size_t)j] = DEA__REAL(weight * dea__keep(a, key, j));
+        }
+        if (saved) {
+            saved[i] = DEA__REAL(w->sigma0[i]);
+            saved[tq + i] = DEA__REAL(w->sigma1[i]);
+            saved[2 * tq + i] = DEA__REAL(shift);
+            saved[3 * tq + i] = DEA__REAL(sum);
+        }
+    }
+    if (a->maps.et0) memcpy(dea__map_of(a, b, h, a->maps.et0), w->et0, map * sizeof(dea_real));
+    if (a->maps.et1) memcpy(dea__map_of(a, b, h, a->maps.et1), w->et1, map * sizeof(dea_real));
+    if (a->maps.alpha_mix) memcpy(dea__map_of(a, b, h, a->maps.alpha_mix), w->mix, map * sizeof(dea_real));
+    const dea__view v = dea__v_view(a, a->v), o = dea__o_view(a, call->out);
+    dea__gather(&v, b, h, dea__keys(a, b), w->v);
+    dea__rows_times(a, b, w->p, w->v, 1, w->u); /* O = A V; u is free by now */
+    dea__scatter(&o, b, h, tq, w->u, call->out);
+    (void)d;
+}
+
+/* ---- one head, backward */
+
+/* Backward of dea__normalise, in place over the n keys a query sees:
+ * dE_j = (dEt_j - mean dEt - Et_j mean(dEt o Et) s/sigma) / s, s = sigma + 1e-5; second term 0 where sigma = 0. */
+static void dea__normalise_backward(const dea_real *et, dea_real *grad, int n, double sigma) {
+    const double s = sigma + DEA_SIGMA_EPS;
+    double mean = 0, product = 0;
+    for (int j = 0; j < n; j++) {
+        mean += (double)grad[j];
+        product += (double)grad[j] * (double)et[j];
+    }
+    mean /= n > 0 ? n : 1;
+    const double slope = sigma > 0 ? product / n * s / sigma : sigma < 0 || sigma == 0 ? 0 : sigma;
+    for (int j = 0; j < n; j++) grad[j] = DEA__REAL(((double)grad[j] - mean - (double)et[j] * slope) / s);
+}
+
+static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h, dea__plain *w) {
+    const dea_attention *a = call->a;
+    const dea_gradients *g = call->gradients;
+    const int d = a->head_dim, tq = a->seq_q, tk = a->seq_k, keys = dea__keys(a, b);
+    dea__plain_energies(a, b, h, w);
+    dea__plain_mix(a, b, h, w, NULL);
+    const dea__view v = dea__v_view(a, a->v), o = dea__o_view(a, call->d_o);
+    dea__gather(&v, b, h, keys, w->v);
+    dea__gather(&o, b, h, tq, w->d_o);
+    dea__gemm(0, 1, tq, keys, d, 1, w->d_o, d, w->v, d, 0, w->grad, tk, NULL); /* dA = dO V^T */
+    const dea_real *saved = dea__saved_row(a, b, h, (dea_real *)(uintptr_t)call->saved_in);
+    const double t = dea__temperature(a, h);
+    double d_temperature = 0;
+    for (int i = 0; i < tq; i++) {
+        const size_t row = (size_t)i * (size_t)tk;
+        const int n = dea__visible(a, b, i);
+        const dea__row_key key = dea__attention_row_key(a, b, h, i);
+        const double shift = (double)saved[2 * tq + i], sum = (double)saved[3 * tq + i];
+        double delta = 0;
+        for (int j = 0; j < n; j++) { /* forward: A = exp(S - shift)/sum, then the dropout mask */
+            const double weight = exp(t * dea__bracket(w, row + (size_t)j) - shift) / sum;
+            const double d_weight = (double)w->grad[row + (size_t)j] * dea__keep(a, key, j);
+            w->p[row + (size_t)j] = DEA__REAL(weight);
+            w->grad[row + (size_t)j] = DEA__REAL(d_weight);
+            delta += weight * d_weight;
+        }
+        for (int j = 0; j < n; j++) { /* forward: S = t M, M = (1 - mix) Et0 + mix Et1 */
+            const size_t cell = row + (size_t)j;
+            const double ds = (double)w->p[cell] * ((double)w->grad[cell] - delta);
+            d_temperature += ds * dea__bracket(w, cell);
+            w->grad[cell] = DEA__REAL((1 - (double)w->mix[cell]) * t * ds);
+            w->mix[cell] = DEA__REAL((double)w->mix[cell] * t * ds);
+            w->p[cell] = DEA__REAL((double)w->p[cell] * dea__keep(a, key, j));
+        }
+        for (int j = n; j < tk; j++) w->p[row + (size_t)j] = w->grad[row + (size_t)j] = w->mix[row + (size_t)j] = 0;
+        dea__normalise_backward(w->et0 + row, w->grad + row, n, w->sigma0[i]);
+        dea__normalise_backward(w->et1 + row, w->mix + row, n, w->sigma1[i]);
+    }
+    dea_real *de0 = w->grad, *de1 = w->mix;
+    if (g->dtemperature) g->dtemperature[h] += DEA__REAL(d_temperature);
+    if (g->dv) { /* forward: O = A V */
+        memset(w->v, 0, (size_t)tk * (size_t)d * sizeof *w->v);
+        dea__columns_times(a, b, w->p, w->d_o, 1, 0, w->v);
+        dea__scatter(&v, b, h, tk, w->v, g->dv);
+    }
+    /* forward: E0 = Q K^T/sqrt(d); E1 = (2/d) U K^T - |k|^2/d; U = Q W^T */
+    dea__rows_times(a, b, de1, w->k, 2.0 / d, w->du);
+    if (g->dq) {
+        const dea__view q = dea__q_view(a, a->q);
+        dea__rows_times(a, b, de0, w->k, 1 / sqrt((double)d), w->dq);
+        dea__gemm(0, 0, tq, d, d, 1, w->du, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 1, w->dq, d, NULL);
+        dea__scatter(&q, b, h, tq, w->dq, g->dq);
+    }
+    if (g->dw_rel)
+        dea__gemm(1, 0, d, d, tq, 1, w->du, d, w->q, d, 1, g->dw_rel + (size_t)h * (size_t)d * (size_t)d, d, NULL);
+    if (g->dk) {
+        const dea__view k = dea__k_view(a, a->k);
+        memset(w->dk, 0, (size_t)tk * (size_t)d * sizeof *w->dk);
+        dea__columns_times(a, b, de0, w->q, 1 / sqrt((double)d), 0, w->dk);
+        dea__columns_times(a, b, de1, w->u, 2.0 / d, 1, w->dk);
+        for (int j = 0; j < keys; j++) {
+            double column = 0; /* -k_j sum_i dE1_ij, over the queries that see key j */
+            for (int i = a->causal ? j : 0; i < tq; i++) column += (double)de1[(size_t)i * (size_t)tk + (size_t)j];
+            for (int c = 0; c < d; c++) {
+                const size_t at = (size_t)j * (size_t)d + (size_t)c;
+                w->dk[at] = DEA__REAL((double)w->dk[at] - 2.0 / d * column * (double)w->k[at]);
+            }
+        }
+        dea__scatter(&k, b, h, tk, w->dk, g->dk);
+    }
+}
+
+/* One job a head, batch rows in order, so that dw_rel and dtemperature are summed in a fixed order. */
+static void dea__plain_backward_head(void *context, int job, int worker) {
+    const dea__plain_call *call = (const dea__plain_call *)context;
+    dea__plain scratch;
+    dea__plain_worker(call, worker, &scratch);
+    for (int b = 0; b < call->a->batch; b++) dea__plain_backward_batch(call, b, job, &scratch);
+}
+
+static size_t dea__plain_worker_bytes(const dea_attention *a) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__plain scratch;
+    dea__plain_layout(&scratch, &arena, a);
+    return dea__arena_bytes(&arena);
+}
+
+/* worker_bytes times as many workers as have work; 0 on overflow. */
+static size_t dea__for_workers(size_t worker_bytes, int workers, size_t jobs) {
+    const size_t count = (size_t)workers < jobs ? (size_t)workers : jobs;
+    return worker_bytes > (size_t)PTRDIFF_MAX / count ? 0 : worker_bytes * count;
+}
+
+static size_t dea__plain_workspace(const dea_attention *a) {
+    return dea__for_workers(dea__plain_worker_bytes(a), a->threads.count, (size_t)a->batch * (size_t)a->heads);
+}
+
+/* ==== 6. The fast path ================================================================================================ */
+
+static dea_status dea__check_path(const dea_attention *a) {
+    return a->path == DEA_PATH_FAST ? DEA_ERR_OPTION : a->isa > DEA_ISA_BASELINE ? DEA_ERR_ISA : DEA_OK;
+}
+
+/* ---- the public calls: check, choose a path, go */
+
+DEA_API size_t dea_forward_workspace(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    return dea__plain_workspace(a);
+}
+
+DEA_API size_t dea_backward_workspace(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    return dea__plain_workspace(a);
+}
+
+static void dea__add_maps(dea__tensors *tensors, const dea_attention *a) {
+    dea_real *const maps[6] = {a->maps.et0, a->maps.et1, a->maps.alpha_hat, a->maps.alpha_mix, a->maps.s, a->maps.a};
+    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q * (size_t)a->seq_k;
+    for (int i = 0; i < 6; i++) dea__add_flat(tensors, maps[i], cells * sizeof(dea_real), 1);
+}
+
+DEA_API dea_status dea_forward(const dea_attention *a, dea_real *o, dea_real *saved, void *workspace,
+                               size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 1);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status != DEA_OK) return status;
+    if (!o) return DEA_ERR_NULL;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_view(&tensors, dea__o_view(a, o), 1);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 1);
+    dea__add_maps(&tensors, a);
+    const size_t bytes = dea_forward_workspace(a);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    dea__plain_call call;
+    memset(&call, 0, sizeof call);
+    call.a = a;
+    call.out = o;
+    call.saved = saved;
+    call.workspace = (char *)workspace;
+    call.worker_bytes = dea__plain_worker_bytes(a);
+    dea__for(&a->threads, a->batch * a->heads, dea__plain_forward_head, &call);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_backward(const dea_attention *a, const dea_real *o, const dea_real *saved, const dea_real *d_o,
+                                const dea_gradients *gradients, void *workspace, size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 1);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status != DEA_OK) return status;
+    if (!o || !saved || !d_o || !gradients) return DEA_ERR_NULL;
+    if (gradients->dtemperature && !a->temperature) return DEA_ERR_NULL;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_view(&tensors, dea__o_view(a, o), 0);
+    dea__add_view(&tensors, dea__o_view(a, d_o), 0);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 0);
+    dea__add_gradients(&tensors, a, gradients);
+    const size_t bytes = dea_backward_workspace(a);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    dea__plain_call call;
+    memset(&call, 0, sizeof call);
+    call.a = a;
+    call.o = o;
+    call.saved_in = saved;
+    call.d_o = d_o;
+    call.gradients = gradients;
+    call.workspace = (char *)workspace;
+    call.worker_bytes = dea__plain_worker_bytes(a);
+    dea__for(&a->threads, a->heads, dea__plain_backward_head, &call);
+    return DEA_OK;
+}
+
+/* ==== 7. Gate loss ====================================================================================================
+ * Beta, spotlight and decision loss, and the gate's gradient. Reads q, k and the energies; the only gradients it may touch
+ * are dw_gate and dc_gate. */
+
+DEA_API int dea_beta(double et0_t, double et1_t, double et0_p, double et1_p, double *beta) {
+    const double slope = (et1_t - et0_t) - (et1_p - et0_p); /* (7) */
+    if (!(fabs(slope) >= DEA_BETA_EPS)) return 0;
+    const double crossing = (et0_p - et0_t) / (slope + (slope > 0 ? DEA_BETA_EPS : -DEA_BETA_EPS)); /* (8) */
+    if (!(crossing >= 0 && crossing <= 1)) return 0;
+    *beta = crossing;
+    return 1;
+}
+
+DEA_API double dea_photo_loss(double alpha, double alpha_hat, double beta, double *d_alpha_hat) {
+    const double distance = sqrt((alpha - beta) * (alpha - beta) + 1e-4); /* (9) */
+    const double spotlight = 1 + 2 * exp(-distance / 0.1);                /* (10) */
+    const double side = tanh((alpha - beta) / 0.05);                      /* (11) */
+    const double margin = -side * (alpha_hat - beta) / 0.1;
+    const double error = alpha_hat - alpha;
+    if (d_alpha_hat) *d_alpha_hat = 2 * spotlight * error - 0.5 * side / 0.1 * dea__sigmoid(margin);
+    return spotlight * error * error + 0.5 * dea__softplus(margin); /* (12), (13) */
+}
+
+DEA_API dea_gate dea_gate_init(void) {
+    dea_gate gate;
+    memset(&gate, 0, sizeof gate);
+    gate.scale = 1;
+    return gate;
+}
+
+/* d alpha-hat/dz of (6), times `upstream`: 1 inside the clip and the minimum, limits included, 0 outside; projected: also
+ * where descent would bring z back inside. */
+static double dea__gate_slope(double z, double upstream, int projected) {
+    const double alpha = dea__gate_sigmoid(z);
+    const int above = z > 10 || alpha > DEA_ALPHA_MAX, below = z < -10;
+    if (above && !(projected && upstream > 0)) return 0;
+    if (below && !(projected && upstream < 0)) return 0;
+    return upstream * alpha * (1 - alpha);
+}
+
+typedef struct dea__gate_sums { /* of one head, over the batch; gradients [2d+3] = dw_gate, dc, without the means' 1/n */
+    double dense, photo;
+    int64_t labelled, valid;
+    double *d_dense, *d_photo;
+} dea__gate_sums;
+
+typedef struct dea__gate_call {
+    const dea_attention *a;
+    const dea_gate *gate;
+    int wants_gradient;
+    dea__gate_sums *sums; /* [H] */
+    char *workspace;
+    size_t worker_bytes;
+} dea__gate_call;
+
+typedef struct dea__gate_scratch {
+    dea__plain plain;
+    double *z, *beta, *chosen; /* [Tk] */
+} dea__gate_scratch;
+
+static void dea__gate_layout(dea__gate_scratch *w, dea__arena *arena, const dea_attention *a) {
+    dea__plain_layout(&w->plain, arena, a);
+    w->z = dea__take_doubles(arena, (size_t)a->seq_k);
+    w->beta = dea__take_doubles(arena, (size_t)a->seq_k);
+    w->chosen = dea__take_doubles(arena, (size_t)a->seq_k);
+}
+
+/* What all heads share, then one slice a worker. */
+static void dea__gate_shared_layout(dea__gate_sums **sums, dea__arena *arena, const dea_attention *a) {
+    *sums = (dea__gate_sums *)dea__take(arena, (size_t)a->heads, sizeof **sums);
+    for (int h = 0; h < a->heads; h++) {
+        double *d_dense = dea__take_doubles(arena, 2 * (size_t)a->head_dim + 3);
+        double *d_photo = dea__take_doubles(arena, 2 * (size_t)a->head_dim + 3);
+        if (!arena->base || arena->failed) continue;
+        memset(&(*sums)[h], 0, sizeof **sums);
+        memset(d_dense, 0, (2 * (size_t)a->head_dim + 3) * sizeof *d_dense);
+        memset(d_photo, 0, (2 * (size_t)a->head_dim + 3) * sizeof *d_photo);
+        (*sums)[h].d_dense = d_dense;
+        (*sums)[h].d_photo = d_photo;
+    }
+}
+
+/* Adds g dz_ij/d(w_gate, c) to d: z = w_q.q_i + w_k.k_j + w_0 Et0 + w_1 Et1 + c. */
+static void dea__gate_accumulate(double *d, double g, const dea_real *q, const dea_real *k, dea_real et0, dea_real et1,
+                                 int width) {
+    if (g == 0) return;
+    for (int c = 0; c < width; c++) {
+        d[c] += g * (double)q[c];
+        d[width + c] += g * (double)k[c];
+    }
+    d[2 * width] += g * (double)et0;
+    d[2 * width + 1] += g * (double)et1;
+    d[2 * width + 2] += g;
+}
+
+/* The oracle's winner: the labelled visible key with the largest S*(alpha) (4), or -1. */
+static int dea__oracle_winner(const dea_real *et0, const dea_real *et1, const dea_real *labels, int n) {
+    int winner = -1;
+    double best = 0;
+    for (int j = 0; j < n; j++) {
+        if (labels[j] != labels[j]) continue;
+        const double alpha = (double)labels[j], s = (1 - alpha) * (double)et0[j] + alpha * (double)et1[j];
+        if (winner < 0 || s > best) winner = j, best = s;
+    }
+    return winner;
+}
+
+/* Distance from alpha within which a valid beta counts as one of the m nearest; ties at that distance are cut by index. */
+static void dea__keep_nearest(double *beta, double *chosen, int n, double alpha, int m) {
+    int count = 0;
+    for (int j = 0; j < n; j++) {
+        chosen[j] = 0;
+        count += beta[j] == beta[j];
+    }
+    if (count <= m) return;
+    for (int taken = 0; taken < m; taken++) {
+        int nearest = -1;
+        for (int j = 0; j < n; j++)
+            if (beta[j] == beta[j] && chosen[j] == 0 &&
+                (nearest < 0 || fabs(beta[j] - alpha) < fabs(beta[nearest] - alpha)))
+                nearest = j;
+        chosen[nearest] = 1;
+    }
+    for (int j = 0; j < n; j++)
+        if (chosen[j] == 0) beta[j] = NAN;
+}
+
+/* One query row: dense term over its labelled cells, photo-finish of its target against the other visible keys. */
+static void dea__gate_row(const dea__gate_call *call, int b, int h, int i, dea__gate_scratch *w) {
+    const dea_attention *a = call->a;
+    const dea_gate *gate = call->gate;
+    const int d = a->head_dim, tk = a->seq_k, n = dea__visible(a, b, i);
+    const size_t row = (size_t)i * (size_t)tk, map_row = ((size_t)b * (size_t)a->heads + (size_t)h) * (size_t)a->seq_q + (size_t)i;
+    const dea_real *et0 = w->plain.et0 + row, *et1 = w->plain.et1 + row, *labels = w->plain.labels;
+    const dea__view kv = dea__k_view(a, a->k);
+    const dea_real *q = w->plain.q + (size_t)i * (size_t)d, *k = a->k + dea__head_offset(&kv, b, h);
+    dea__gate_sums *sums = &call->sums[h];
+    dea__label_row(a, b, i, w->plain.labels);
+    const double gate_q = dea__gate_query(a, h, q);
+    for (int j = 0; j < n; j++) {
+        w->z[j] = dea__gate_logit(a, h, gate_q, w->plain.gate_k[j], et0[j], et1[j]);
+        if (labels[j] != labels[j]) continue;
+        const double error = dea__alpha_hat(w->z[j]) - (double)labels[j];
+        sums->dense += error * error;
+        sums->labelled++;
+        if (call->wants_gradient)
+            dea__gate_accumulate(sums->d_dense, dea__gate_slope(w->z[j], 2 * error, gate->projected), q,
+                                 k + j * kv.strides.token, et0[j], et1[j], d);
+    }
+    int target = gate->targets ? gate->targets[(size_t)b * (size_t)a->seq_q + (size_t)i] : dea__oracle_winner(et0, et1, labels, n);
+    if (target >= n || (target >= 0 && labels[target] != labels[target])) target = -1;
+    if (gate->winners) gate->winners[map_row] = target;
+    for (int j = 0; j < tk; j++) {
+        w->beta[j] = NAN;
+        if (target >= 0 && j < n && j != target)
+            (void)dea_beta((double)et0[target], (double)et1[target], (double)et0[j], (double)et1[j], &w->beta[j]);
+        if (gate->beta) gate->beta[map_row * (size_t)tk + (size_t)j] = DEA__REAL(w->beta[j]);
+    }
+    if (target < 0) return;
+    const double alpha = (double)labels[target], alpha_hat = dea__alpha_hat(w->z[target]);
+    if (gate->hard_negatives) dea__keep_nearest(w->beta, w->chosen, n, alpha, gate->hard_negatives);
+    double gradient = 0;
+    for (int j = 0; j < n; j++) {
+        double slope;
+        if (w->beta[j] != w->beta[j]) continue;
+        sums->photo += dea_photo_loss(alpha, alpha_hat, w->beta[j], &slope);
+        sums->valid++;
+        gradient += slope;
+    }
+    if (call->wants_gradient)
+        dea__gate_accumulate(sums->d_photo, dea__gate_slope(w->z[target], gradient, gate->projected), q,
+                             k + target * kv.strides.token, et0[target], et1[target], d);
+}
+
+static void dea__gate_head(void *context, int job, int worker) {
+    const dea__gate_call *call = (const dea__gate_call *)context;
+    const dea_attention *a = call->a;
+    dea__arena arena = {call->workspace + (size_t)worker * call->worker_bytes, 0, 0};
+    dea__gate_scratch scratch;
+    dea__gate_layout(&scratch, &arena, a);
+    for (int b = 0; b < a->batch; b++) {
+        dea__plain_energies(a, b, job, &scratch.plain);
+        dea__gate_keys(a, b, job, scratch.plain.gate_k);
+        for (int i = 0; i < a->seq_q; i++) dea__gate_row(call, b, job, i, &scratch);
+    }
+}
+
+static size_t dea__gate_shared_bytes(const dea_attention *a) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__gate_sums *sums;
+    dea__gate_shared_layout(&sums, &arena, a);
+    return dea__arena_bytes(&arena);
+}
+
+static size_t dea__gate_worker_bytes(const dea_attention *a) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__gate_scratch scratch;
+    dea__gate_layout(&scratch, &arena, a);
+    return dea__arena_bytes(&arena);
+}
+
+static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) {
+    if (!gate) return DEA_ERR_NULL;
+    if (gate->hard_negatives < 0 || !dea__finite((double)gate->scale)) return DEA_ERR_OPTION;
+    if (!dea__has_labels(a)) return DEA_ERR_LABELS_MISSING;
+    for (size_t i = 0; gate->targets && i < (size_t)a->batch * (size_t)a->seq_q; i++)
+        if (gate->targets[i] < -1 || gate->targets[i] >= a->seq_k) return DEA_ERR_TARGET;
+    return DEA_OK;
+}
+
+DEA_API size_t dea_gate_loss_workspace(const dea_attention *a, const dea_gate *gate) {
+    if (!gate || dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    const size_t shared = dea__gate_shared_bytes(a);
+    const size_t workers = dea__for_workers(dea__gate_worker_bytes(a), a->threads.count, (size_t)a->heads);
+    return !shared || !workers || workers > (size_t)PTRDIFF_MAX - shared ? 0 : shared + workers;
+}
+
+DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, const dea_real *saved,
+                                 const dea_gradients *gradients, dea_gate_result *result, void *workspace,
+                                 size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 0);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status == DEA_OK) status = dea__check_gate(a, gate);
+    if (status != DEA_OK) return status;
+    if (!saved || !result) return DEA_ERR_NULL;
+    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q, bytes = dea_gate_loss_workspace(a, gate);
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 0);
+    dea__add_flat(&tensors, gate->beta, cells * (size_t)a->seq_k * sizeof(dea_real), 1);
+    dea__add_flat(&tensors, gate->winners, cells * sizeof(int), 1);
+    if (gradients) dea__add_gradients(&tensors, a, gradients);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+
+    dea__gate_call call;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    dea__gate_shared_layout(&call.sums, &arena, a);
+    call.a = a;
+    call.gate = gate;
+    call.wants_gradient = gradients && (gradients->dw_gate || gradients->dc_gate);
+    call.workspace = (char *)workspace + dea__gate_shared_bytes(a);
+    call.worker_bytes = dea__gate_worker_bytes(a);
+    dea__for(&a->threads, a->heads, dea__gate_head, &call);
+
+    memset(result, 0, sizeof *result);
+    for (int h = 0; h < a->heads; h++) {
+        result->dense += call.sums[h].dense;
+        result->photo += call.sums[h].photo;
+        result->labelled += call.sums[h].labelled;
+        result->valid += call.sums[h].valid;
+    }
+    const double per_cell = result->labelled ? 1.0 / (double)result->labelled : 0;
+    const double per_pair = result->valid ? 1.0 / (double)result->valid : 0;
+    result->dense *= per_cell;
+    result->photo *= per_pair;
+    result->loss = result->dense + result->photo;
+    const int width = 2 * a->head_dim + 2;
+    for (int h = 0; call.wants_gradient && h < a->heads; h++)
+        for (int c = 0; c <= width; c++) {
+            const double g = (double)gate->scale * (per_cell * call.sums[h].d_dense[c] + per_pair * call.sums[h].d_photo[c]);
+            if (c < width && gradients->dw_gate) gradients->dw_gate[(size_t)h * (size_t)width + (size_t)c] += DEA__REAL(g);
+            if (c == width && gradients->dc_gate) gradients->dc_gate[h] += DEA__REAL(g);
+        }
+    return DEA_OK;
+}
+
+/* ==== 8. Parts ========================================================================================================
+ * What a Transformer needs besides attention. Each backward quotes the forward line it differentiates. Rows are handed out
+ * to workers in fixed chunks, and sums over rows are taken in row order, so bits do not depend on the number of threads. */
+
+/* Whether [x, x + count) and [y, y + count) share memory without being the same. */
+static int dea__partial_overlap(const dea_real *x, const dea_real *y, size_t x_count, size_t y_count) {
+    const uintptr_t x0 = (uintptr_t)x, y0 = (uintptr_t)y;
+    return x && y && x0 < y0 + y_count * sizeof(dea_real) && y0 < x0 + x_count * sizeof(dea_real);
+}
+
+/* For element-wise functions: in place is fine, a shifted overlap is not. */
+static dea_status dea__check_elementwise(const dea_real *x, const dea_real *y, size_t count) {
+    if (!x || !y) return DEA_ERR_NULL;
+    if (count == 0) return DEA_ERR_SHAPE;
+    if (count > (size_t)PTRDIFF_MAX / sizeof(double)) return DEA_ERR_OVERFLOW;
+    return x != y && dea__partial_overlap(x, y, count, count) ? DEA_ERR_ALIAS : DEA_OK;
+}
+
+static dea_status dea__check_rows(int rows, int width, int other) {
+    if (rows <= 0 || width <= 0 || other <= 0) return DEA_ERR_SHAPE;
+    return dea__count(rows, width, 1, 1) && dea__count(rows, other, 1, 1) && dea__count(width, other, 1, 1)
+               ? DEA_OK
+               : DEA_ERR_OVERFLOW;
+}
+
+DEA_API dea_status dea_linear_forward(const dea_real *x, const dea_real *w, const dea_real *b, dea_real *y, int rows, int in,
+                                      int out, const dea_threads *threads) {
+    if (!x || !w || !y) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, in, out);
+    if (status != DEA_OK) return status;
+    const size_t nx = (size_t)rows * (size_t)in, nw = (size_t)out * (size_t)in, ny = (size_t)rows * (size_t)out;
+    if (dea__partial_overlap(x, y, nx, ny) || dea__partial_overlap(w, y, nw, ny) ||
+        dea__partial_overlap(b, y, (size_t)out, ny))
+        return DEA_ERR_ALIAS;
+    if (b)
+        for (int i = 0; i < rows; i++) memcpy(y + (size_t)i * (size_t)out, b, (size_t)out * sizeof *y);
+    dea__gemm(0, 1, rows, out, in, 1, x, in, w, in, b ? 1 : 0, y, out, threads);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, const dea_real *dy, dea_real *dx, dea_real *dw,
+                                       dea_real *db, int rows, int in, int out, const dea_threads *threads) {
+    if (!dy || (dx && !w) || (dw && !x)) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, in, out);
+    if (status != DEA_OK) return status;
+    const size_t nx = (size_t)rows * (size_t)in, nw = (size_t)out * (size_t)in, ny = (size_t)rows * (size_t)out;
+    const dea_real *inputs[3] = {x, w, dy};
+    dea_real *outputs[3] = {dx, dw, db};
+    const size_t in_count[3] = {nx, nw, ny}, out_count[3] = {nx, nw, (size_t)out};
+    for (int i = 0; i < 3; i++)
+        for (int o = 0; o < 3; o++)
+            if (dea__partial_overlap(inputs[i], outputs[o], in_count[i], out_count[o]) ||
+                (i != o && dea__partial_overlap(outputs[i], outputs[o], out_count[i], out_count[o])))
+                return DEA_ERR_ALIAS;
+    if (dx) dea__gemm(0, 0, rows, in, out, 1, dy, out, w, in, 0, dx, in, threads);
+    if (dw) dea__gemm(1, 0, out, in, rows, 1, dy, out, x, in, 1, dw, in, threads);
+    for (int i = 0; db && i < rows; i++)
+        for (int c = 0; c < out; c++) db[c] += dy[(size_t)i * (size_t)out + (size_t)c];
+    return DEA_OK;
+}
+
+typedef struct dea__norm_call {
+    const dea_real *x, *gain, *bias, *dy;
+    dea_real *y, *saved;
+    int rows, width;
+    double eps;
+} dea__norm_call;
+
+enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
+
+static int dea__chunks(size_t count, size_t chunk) { return (int)((count + chunk - 1) / chunk); }
+
+static void dea__norm_forward_chunk(void *context, int job, int worker) {
+    const dea__norm_call *n = (const dea__norm_call *)context;
+    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    (void)worker;
+    for (int i = begin; i < end; i++) {
+        const dea_real *x = n->x + (size_t)i * (size_t)n->width;
+        dea_real *y = n->y + (size_t)i * (size_t)n->width;
+        double mean = 0, variance = 0;
+        for (int c = 0; c < n->width; c++) mean += (double)x[c];
+        mean /= n->width;
+        for (int c = 0; c < n->width; c++) variance += ((double)x[c] - mean) * ((double)x[c] - mean);
+        const double scale = 1 / sqrt(variance / n->width + n->eps);
+        for (int c = 0; c < n->width; c++) {
+            const double hat = ((double)x[c] - mean) * scale;
+            y[c] = DEA__REAL(hat * (n->gain ? (double)n->gain[c] : 1) + (n->bias ? (double)n->bias[c] : 0));
+        }
+        if (n->saved) {
+            n->saved[i] = DEA__REAL(mean);
+            n->saved[n->rows + i] = DEA__REAL(scale);
+        }
+    }
+}
+
+DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y,
+                                          dea_real *saved, int rows, int width, double eps, const dea_threads *threads) {
+    dea_status status = dea__check_rows(rows, width, 1);
+    if (status == DEA_OK) status = dea__check_elementwise(x, y, (size_t)rows * (size_t)width);
+    if (status != DEA_OK) return status;
+    if (!(eps >= 0) || !dea__finite(eps)) return DEA_ERR_OPTION;
+    const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
+    if (dea__partial_overlap(gain, y, w, count) || dea__partial_overlap(bias, y, w, count) ||
+        dea__partial_overlap(saved, y, 2 * (size_t)rows, count) || dea__partial_overlap(saved, x, 2 * (size_t)rows, count))
+        return DEA_ERR_ALIAS;
+    dea__norm_call call;
+    memset(&call, 0, sizeof call);
+    call.x = x, call.gain = gain, call.bias = bias;
+    call.y = y, call.saved = saved;
+    call.rows = rows, call.width = width, call.eps = eps;
+    dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_forward_chunk, &call);
+    return DEA_OK;
+}
+
+/* forward: hat = (x - mean) scale, y = gain hat + bias.  g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)) */
+static void dea__norm_backward_chunk(void *context, int job, int worker) {
+    const dea__norm_call *n = (const dea__norm_call *)context;
+    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    (void)worker;
+    for (int i = begin; i < end; i++) {
+        const dea_real *x = n->x + (size_t)i * (size_t)n->width, *dy = n->dy + (size_t)i * (size_t)n->width;
+        dea_real *dx = n->y + (size_t)i * (size_t)n->width;
+        const double mean = (double)n->saved[i], scale = (double)n->saved[n->rows + i];
+        double sum = 0, product = 0;
+        for (int c = 0; c < n->width; c++) {
+            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
+            sum += g;
+            product += g * ((double)x[c] - mean) * scale;
+        }
+        sum /= n->width;
+        product /= n->width;
+        for (int c = 0; c < n->width; c++) {
+            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
+            dx[c] = DEA__REAL(scale * (g - sum - ((double)x[c] - mean) * scale * product));
+        }
+    }
+}
+
+DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved, const dea_real *dy,
+                                           dea_real *dx, dea_real *dgain, dea_real *dbias, int rows, int width,
+                                           const dea_threads *threads) {
+    if (!x || !saved || !dy) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, width, 1);
+    if (status != DEA_OK) return status;
+    const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
+    if ((dx != dy && dea__partial_overlap(dx, dy, count, count)) || dea__partial_overlap(dx, x, count, count) ||
+        dea__partial_overlap(dx, saved, count, 2 * (size_t)rows) || dea__partial_overlap(dx, gain, count, w) ||
+        dea__partial_overlap(dgain, dx, w, count) || dea__partial_overlap(dbias, dx, w, count) ||
+        dea__partial_overlap(dgain, dbias, w, w) || dea__partial_overlap(dgain, x, w, count) ||
+        dea__partial_overlap(dbias, x, w, count) || dea__partial_overlap(dgain, dy, w, count) ||
+        dea__partial_overlap(dbias, dy, w, count) || dea__partial_overlap(dgain, gain, w, w) ||
+        dea__partial_overlap(dbias, gain, w, w))
+        return DEA_ERR_ALIAS;
+    for (int i = 0; (dgain || dbias) && i < rows; i++) {
+        const double mean = (double)saved[i], scale = (double)saved[rows + i];
+        for (int c = 0; c < width; c++) {
+            const size_t at = (size_t)i * w + (size_t)c;
+            if (dgain) dgain[c] += DEA__REAL((double)dy[at] * ((double)x[at] - mean) * scale);
+            if (dbias) dbias[c] += dy[at];
+        }
+    }
+    if (!dx) return DEA_OK;
+    dea__norm_call call;
+    memset(&call, 0, sizeof call);
+    call.x = x, call.gain = gain, call.dy = dy;
+    call.y = dx, call.saved = (dea_real *)(uintptr_t)saved;
+    call.rows = rows, call.width = width;
+    dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_backward_chunk, &call);
+    return DEA_OK;
+}
+
+typedef struct dea__elements {
+    const dea_real *x, *dy;
+    dea_real *y;
+    size_t count;
+} dea__elements;
+
+static size_t dea__chunk_end(size_t begin, size_t count) {
+    return count - begin < DEA__CHUNK_ELEMENTS ? count : begin + DEA__CHUNK_ELEMENTS;
+}
+
+static void dea__gelu_forward_chunk(void *context, int job, int worker) {
+    const dea__elements *e = (const dea__elements *)context;
+    const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
+    (void)worker;
+    for (size_t i = begin; i < end; i++) {
+        const double x = (double)e->x[i];
+        e->y[i] = DEA__REAL(0.5 * x * erfc(-x * 0.70710678118654752440)); /* erfc keeps the left tail exact */
+    }
+}
+
+/* forward: y = x Phi(x).  dx = dy (Phi(x) + x phi(x)) */
+static void dea__gelu_backward_chunk(void *context, int job, int worker) {
+    const dea__elements *e = (const dea__elements *)context;
+    const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
+    (void)worker;
+    for (size_t i = begin; i < end; i++) {
+        const double x = (double)e->x[i];
+        const double slope = 0.5 * erfc(-x * 0.70710678118654752440) + x * exp(-0.5 * x * x) * 0.39894228040143267794;
+        e->y[i] = DEA__REAL((double)e->dy[i] * slope);
+    }
+}
+
+DEA_API dea_status dea_gelu_forward(const dea_real *x, dea_real *y, size_t count, const dea_threads *threads) {
+    const dea_status status = dea__check_elementwise(x, y, count);
+    if (status != DEA_OK) return status;
+    dea__elements call = {x, NULL, y, count};
+    dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_forward_chunk, &call);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_gelu_backward(const dea_real *x, const dea_real *dy, dea_real *dx, size_t count,
+                                     const dea_threads *threads) {
+    dea_status status = dea__check_elementwise(x, dx, count);
+    if (status == DEA_OK) status = dea__check_elementwise(dy, dx, count);
+    if (status != DEA_OK) return status;
+    dea__elements call = {x, dy, dx, count};
+    dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_backward_chunk, &call);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_tanh_forward(const dea_real *x, dea_real *y, size_t count) {
+    const dea_status status = dea__check_elementwise(x, y, count);
+    if (status != DEA_OK) return status;
+    for (size_t i = 0; i < count; i++) y[i] = DEA__REAL(tanh((double)x[i]));
+    return DEA_OK;
+}
+
+/* forward: y = tanh x.  dx = dy (1 - y^2) */
+DEA_API dea_status dea_tanh_backward(const dea_real *y, const dea_real *dy, dea_real *dx, size_t count) {
+    dea_status status = dea__check_elementwise(y, dx, count);
+    if (status == DEA_OK) status = dea__check_elementwise(dy, dx, count);
+    if (status != DEA_OK) return status;
+    for (size_t i = 0; i < count; i++) dx[i] = DEA__REAL((double)dy[i] * (1 - (double)y[i] * (double)y[i]));
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_dropout(const dea_real *x, dea_real *y, size_t count, double p, uint64_t seed, uint64_t step,
+                               uint64_t stream) {
+    const dea_status status = dea__check_elementwise(x, y, count);
+    if (status != DEA_OK) return status;
+    if (!(p >= 0 && p < 1)) return DEA_ERR_DROPOUT;
+    const uint32_t threshold = dea__dropout_threshold(p);
+    const dea_real scale = DEA__REAL(1 / (1 - p));
+    const size_t row = 65536; /* elements that share a key */
+    for (size_t begin = 0; begin < count; begin += row) {
+        const dea__row_key key = dea__dropout_row(dea__mix64(seed ^ dea__mix64(stream)), step, begin / row);
+        const size_t end = count - begin < row ? count : begin + row;
+        for (size_t i = begin; i < end; i++)
+            y[i] = p == 0 || dea__dropout_bits(key, (uint32_t)(i - begin)) >= threshold ? x[i] * scale : 0;
+    }
+    return DEA_OK;
+}
+
+static dea_status dea__check_ids(const int *ids, int rows, int vocab) {
+    for (int i = 0; i < rows; i++)
+        if (ids[i] < 0 || ids[i] >= vocab) return DEA_ERR_INDEX;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, dea_real *y, int rows, int vocab, int width,
+                                         double scale) {
+    if (!table || !ids || !y) return DEA_ERR_NULL;
+    dea_status status = dea__check_rows(rows, width, vocab);
+    if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
+    if (status != DEA_OK) return status;
+    const size_t w = (size_t)width;
+    if (dea__partial_overlap(table, y, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    for (int i = 0; i < rows; i++)
+        for (size_t c = 0; c < w; c++) y[(size_t)i * w + c] = DEA__REAL(scale * (double)table[(size_t)ids[i] * w + c]);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, dea_real *dtable, int rows, int vocab, int width,
+                                          double scale) {
+    if (!ids || !dy || !dtable) return DEA_ERR_NULL;
+    dea_status status = dea__check_rows(rows, width, vocab);
+    if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
+    if (status != DEA_OK) return status;
+    const size_t w = (size_t)width;
+    if (dea__partial_overlap(dtable, dy, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    for (int i = 0; i < rows; i++)
+        for (size_t c = 0; c < w; c++) dtable[(size_t)ids[i] * w + c] += DEA__REAL(scale * (double)dy[(size_t)i * w + c]);
+    return DEA_OK;
+}
+
+static dea_status dea__check_classes(const dea_real *logits, const int *targets, int rows, int classes, double smoothing,
+                                     int *counted) {
+    if (!logits || !targets) return DEA_ERR_NULL;
+    const dea_status status = dea__check_rows(rows, classes, 1);
+    if (status != DEA_OK) return status;
+    if (!(smoothing >= 0 && smoothing <= 1)) return DEA_ERR_OPTION;
+    *counted = 0;
+    for (int i = 0; i < rows; i++) {
+        if (targets[i] >= classes) return DEA_ERR_INDEX;
+        *counted += targets[i] >= 0;
+    }
+    return DEA_OK;
+}
+
+/* log sum_c exp(x_c) */
+static double dea__log_sum_exp(const dea_real *x, int count) {
+    double largest = (double)x[0], sum = 0;
+    for (int c = 1; c < count; c++)
+        if ((double)x[c] > largest) largest = (double)x[c];
+    for (int c = 0; c < count; c++) sum += exp((double)x[c] - largest);
+    return largest + log(sum);
+}
+
+DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted, int rows,
+                                             int classes, double smoothing) {
+    int used;
+    if (!loss) return DEA_ERR_NULL;
+    const dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
+    if (status != DEA_OK) return status;
+    double total = 0;
+    for (int i = 0; i < rows; i++) {
+        if (targets[i] < 0) continue;
+        const dea_real *x = logits + (size_t)i * (size_t)classes;
+        double mean = 0;
+        for (int c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / classes;
+        total += dea__log_sum_exp(x, classes) - (1 - smoothing) * (double)x[targets[i]] - (smoothing > 0 ? smoothing * mean : 0);
+    }
+    *loss = used ? total / used : 0;
+    if (counted) *counted = used;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int *targets, double d_loss, dea_real *dlogits,
+                                              int rows, int classes, double smoothing) {
+    int used;
+    if (!dlogits) return DEA_ERR_NULL;
+    dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
+    if (status == DEA_OK) status = dea__check_elementwise(logits, dlogits, (size_t)rows * (size_t)classes);
+    if (status != DEA_OK) return status;
+    for (int i = 0; i < rows; i++) {
+        const dea_real *x = logits + (size_t)i * (size_t)classes;
+        dea_real *dx = dlogits + (size_t)i * (size_t)classes;
+        if (targets[i] < 0) {
+            memset(dx, 0, (size_t)classes * sizeof *dx);
+            continue;
+        }
+        const double total = dea__log_sum_exp(x, classes);
+        for (int c = 0; c < classes; c++) {
+            const double wanted = smoothing / classes + (c == targets[i] ? 1 - smoothing : 0);
+            dx[c] = DEA__REAL(d_loss / used * (exp((double)x[c] - total) - wanted));
+        }
+    }
+    return DEA_OK;
+}
+
+/* ---- parameters */
+DEA_API dea_table dea_table_init(dea_tensor *tensors, int capacity) {
+    dea_table table;
+    memset(&table, 0, sizeof table);
+    table.tensors = tensors;
+    table.capacity = capacity;
+    return table;
+}
+
+DEA_API const dea_tensor *dea_table_find(const dea_table *table, const char *name) {
+    for (int i = 0; table && name && i < table->count; i++)
+        if (strcmp(table->tensors[i].name, name) == 0) return &table->tensors[i];
+    return NULL;
+}
+
+DEA_API dea_status dea_table_add(dea_table *table, const char *prefix, const char *name, int rank, const int *shape,
+                                 dea_group group, int decay, size_t *offset) {
+    if (!table || !table->tensors || !prefix || !name || !shape) return DEA_ERR_NULL;
+    if (rank < 1 || rank > 4) return DEA_ERR_SHAPE;
+    if ((int)group < 0 || group >= DEA_GROUPS) return DEA_ERR_OPTION;
+    if (table->count >= table->capacity) return DEA_ERR_CAPACITY;
+    dea_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    const int length = snprintf(tensor.name, sizeof tensor.name, "%s%s", prefix, name);
+    if (length < 1 || (size_t)length >= sizeof tensor.name) return DEA_ERR_CAPACITY;
+    if (dea_table_find(table, tensor.name)) return DEA_ERR_OPTION;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] <= 0) return DEA_ERR_SHAPE;
+        tensor.shape[i] = shape[i];
+    }
+    tensor.count = dea__count(shape[0], rank > 1 ? shape[1] : 1, rank > 2 ? shape[2] : 1, rank > 3 ? shape[3] : 1);
+    const size_t unit = DEA_ALIGNMENT / sizeof(dea_real), padded = (tensor.count + unit - 1) / unit * unit;
+    if (!tensor.count || table->elements > (size_t)PTRDIFF_MAX / sizeof(double) - padded) return DEA_ERR_OVERFLOW;
+    tensor.rank = rank;
+    tensor.offset = table->elements;
+    tensor.group = group;
+    tensor.decay = decay;
+    tensor.lr_scale = 1;
+    table->elements += padded;
+    table->tensors[table->count++] = tensor;
+    if (offset) *offset = tensor.offset;
+    return DEA_OK;
+}
+
+DEA_API void dea_fill_xavier(dea_real *w, size_t count, int fan_in, int fan_out, uint64_t seed) {
+    const double limit = sqrt(6.0 / ((double)fan_in + (double)fan_out));
+    for (size_t i = 0; i < count; i++) w[i] = DEA__REAL((2 * dea__uniform(seed, i) - 1) * limit);
+}
+
+static double dea__normal(uint64_t seed, uint64_t index) { /* Box and Muller; 1 - u is in (0,1] */
+    return sqrt(-2 * log(1 - dea__uniform(seed, 2 * index))) * cos(2 * DEA__PI * dea__uniform(seed, 2 * index + 1));
+}
+
+DEA_API void dea_fill_normal(dea_real *w, size_t count, double std, uint64_t seed) {
+    for (size_t i = 0; i < count; i++) w[i] = DEA__REAL(std * dea__normal(seed, i));
+}
+
+/* Gram and Schmidt on the rows, each projection done twice (once loses orthogonality when rows are nearly parallel): the Q of
+ * a QR factorisation whose R has a positive diagonal. */
+DEA_API void dea_fill_orthogonal(dea_real *w, int n, uint64_t seed) {
+    dea_fill_normal(w, (size_t)n * (size_t)n, 1, seed);
+    for (int i = 0; i < n; i++) {
+        dea_real *row = w + (size_t)i * (size_t)n;
+        for (int pass = 0; pass < 2; pass++)
+            for (int j = 0; j < i; j++) {
+                const dea_real *other = w + (size_t)j * (size_t)n;
+                const double along = dea__dot(row, other, n);
+                for (int c = 0; c < n; c++) row[c] = DEA__REAL((double)row[c] - along * (double)other[c]);
+            }
+        const double length = sqrt(dea__dot(row, row, n));
+        for (int c = 0; c < n; c++) row[c] = DEA__REAL((double)row[c] / length);
+    }
+}
+
+/* ==== 9. The layer ====================================================================================================
+ * Projections around the attention, over one parameter arena. Mathematics is called, not written, here. */
+
+DEA_API dea_layer dea_layer_init(int d_model, int heads) {
+    dea_layer layer;
+    memset(&layer, 0, sizeof layer);
+    layer.d_model = d_model;
+    layer.heads = heads;
+    layer.temperature = 2;
+    return layer;
+}
+
+static dea_status dea__check_layer(const dea_layer *layer) {
+    if (!layer) return DEA_ERR_NULL;
+    if (layer->d_model <= 0 || layer->heads <= 0 || layer->d_model % layer->heads) return DEA_ERR_SHAPE;
+    if (layer->d_model > INT32_MAX / 4) return DEA_ERR_OVERFLOW;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const char *prefix) {
+    const dea_status status = dea__check_layer(layer);
+    if (status != DEA_OK) return status;
+    if (!table || !prefix) return DEA_ERR_NULL;
+    const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
+    const int qkv[2] = {3 * d_model, d_model}, rel[3] = {heads, d, d}, gate[2] = {heads, 2 * d + 2}, out[2] = {d_model, d_model};
+    const struct {
+        const char *name;
+        int rank;
+        const int *shape;
+        dea_group group;
+        int decay;
+        size_t *offset;
+    } rows[8] = {
+        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &layer->w_qkv},   {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &layer->b_qkv},
+        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &layer->w_rel},   {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &layer->w_gate},
+        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &layer->c_gate}, {"w_o", 2, out, DEA_GROUP_MAIN, 1, &layer->w_o},
+        {"b_o", 1, out, DEA_GROUP_MAIN, 0, &layer->b_o},
+        {"temperature", 1, &heads, DEA_GROUP_MAIN, 0, &layer->temperatures},
+    };
+    const dea_table before = *table;
+    const int count = layer->use_temperature ? 8 : 7;
+    for (int i = 0; i < count; i++) {
+        const dea_status added = dea_table_add(table, prefix, rows[i].name, rows[i].rank, rows[i].shape, rows[i].group,
+                                               rows[i].decay, rows[i].offset);
+        if (added != DEA_OK) {
+            *table = before;
+            return added;
+        }
+    }
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uint64_t seed) {
+    const dea_status status = dea__check_layer(layer);
+    if (status != DEA_OK) return status;
+    if (!params) return DEA_ERR_NULL;
+    if (layer->use_temperature && !(layer->temperature > 0 && dea__finite(layer->temperature))) return DEA_ERR_TEMPERATURE;
+    const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
+    const size_t square = (size_t)d_model * (size_t)d_model;
+    for (int part = 0; part < 3; part++)
+        dea_fill_xavier(params + layer->w_qkv + (size_t)part * square, square, d_model, d_model,
+                        dea__mix64(seed + (layer->tie_k_to_q && part == 1 ? 0 : (uint64_t)part)));
+    dea_fill_xavier(params + layer->w_o, square, d_model, d_model, dea__mix64(seed + 3));
+    memset(params + layer->b_qkv, 0, 3 * (size_t)d_model * sizeof *params);
+    memset(params + layer->b_o, 0, (size_t)d_model * sizeof *params);
+    for (int h = 0; h < heads; h++) {
+        dea_real *w_rel = params + layer->w_rel + (size_t)h * (size_t)d * (size_t)d;
+        if (layer->w_rel_identity)
+            for (int i = 0; i < d * d; i++) w_rel[i] = i % (d + 1) == 0 ? 1 : 0;
+        else dea_fill_orthogonal(w_rel, d, dea__mix64(seed + 4) + (uint64_t)h);
+        dea_fill_xavier(params + layer->w_gate + (size_t)h * (size_t)(2 * d + 2), 2 * (size_t)d + 2, 2 * d + 2, 1,
+                        dea__mix64(seed + 5) + (uint64_t)h);
+        params[layer->c_gate + (size_t)h] = DEA__REAL(-0.5);
+        if (layer->use_temperature) params[layer->temperatures + (size_t)h] = DEA__REAL(layer->temperature);
+    }
+    return DEA_OK;
+}
+
+DEA_API dea_attention dea_layer_attention(const dea_layer *layer, const dea_real *params, int batch, int seq) {
+    const int d_model = layer->d_model, heads = layer->heads;
+    dea_attention a = dea_attention_init(batch, heads, seq, heads > 0 ? d_model / heads : 0);
+    const dea_strides fused = {(ptrdiff_t)seq * 3 * d_model, a.head_dim, 3 * (ptrdiff_t)d_model};
+    const dea_strides flat = {(ptrdiff_t)seq * d_model, a.head_dim, d_model};
+    a.q_strides = a.k_strides = a.v_strides = fused;
+    a.o_strides = flat;
+    if (!params) return a;
+    a.w_rel = params + layer->w_rel;
+    a.w_gate = params + layer->w_gate;
+    a.c_gate = params + layer->c_gate;
+    if (layer->use_temperature) a.temperature = params + layer->temperatures;
+    return a;
+}
+
+/* Places in the cache, and in the scratch of a backward. */
+typedef struct dea__layer_places {
+    dea_real *qkv, *o, *saved; /* cache: [B,T,3,H,d], [B,T,H,d], [B,H,4,T] */
+    size_t cache_count;
+    dea_real *dqkv, *d_o;      /* backward's scratch */
+    void *inner;               /* the attention's workspace */
+    size_t inner_bytes, total_bytes;
+} dea__layer_places;
+
+static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention *a, const dea_gate *gate, dea_real *cache,
+                                    void *workspace, dea__layer_places *p) {
+    dea_status status = dea__check_layer(layer);
+    if (status == DEA_OK) status = dea__check_shape(a);
+    if (status != DEA_OK) return status;
+    if (a->heads != layer->heads || a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k) return DEA_ERR_SHAPE;
+    const size_t x = dea__count(a->batch, a->seq_q, layer->d_model, 1);
+    if (!dea__count(a->batch, a->seq_q, layer->d_model, 5)) return DEA_ERR_OVERFLOW;
+    p->qkv = cache;
+    p->o = cache ? cache + 3 * x : NULL;
+    p->saved = cache ? cache + 4 * x : NULL;
+    p->cache_count = 4 * x + dea_saved_count(a);
+    dea__arena arena = {(char *)workspace, 0, 0};
+    p->dqkv = dea__take_reals(&arena, 3 * x);
+    p->d_o = dea__take_reals(&arena, x);
+    const size_t forward = dea_forward_workspace(a), backward = dea_backward_workspace(a);
+    const size_t loss = gate ? dea_gate_loss_workspace(a, gate) : 1;
+    if (!forward || !backward || !loss) return dea__check_path(a) != DEA_OK ? dea__check_path(a) : DEA_ERR_OVERFLOW;
+    p->inner_bytes = forward > backward ? forward : backward;
+    if (loss > p->inner_bytes) p->inner_bytes = loss;
+    p->inner = dea__take(&arena, p->inner_bytes, 1);
+    p->total_bytes = dea__arena_bytes(&arena);
+    return p->total_bytes ? DEA_OK : DEA_ERR_OVERFLOW;
+}
+
+DEA_API size_t dea_layer_cache_count(const dea_layer *layer, const dea_attention *a) {
+    dea__layer_places p;
+    return dea__layer_layout(layer, a, NULL, NULL, NULL, &p) == DEA_OK ? p.cache_count : 0;
+}
+
+DEA_API size_t dea_layer_workspace(const dea_layer *layer, const dea_attention *a, const dea_gate *gate) {
+    dea__layer_places p;
+    return dea__layer_layout(layer, a, gate, NULL, NULL, &p) == DEA_OK ? p.total_bytes : 0;
+}
+
+DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *params, dea_attention *a, const dea_real *x,
+                                     dea_real *y, dea_real *cache, void *workspace, size_t workspace_bytes) {
+    dea__layer_places p;
+    dea_status status = dea__layer_layout(layer, a, NULL, cache, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!params || !x || !y || !cache) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status != DEA_OK) return status;
+    const int rows = a->batch * a->seq_q, d_model = layer->d_model;
+    const size_t count = (size_t)rows * (size_t)d_model;
+    if (dea__partial_overlap(x, y, count, count) || dea__partial_overlap(x, cache, count, p.cache_count) ||
+        dea__partial_overlap(y, cache, count, p.cache_count))
+        return DEA_ERR_ALIAS;
+    a->q = p.qkv;
+    a->k = p.qkv + d_model;
+    a->v = p.qkv + 2 * d_model;
+    status = dea__check_attention(a, 1); /* before anything is written */
+    if (status == DEA_OK)
+        status = dea_linear_forward(x, params + layer->w_qkv, params + layer->b_qkv, p.qkv, rows, d_model, 3 * d_model,
+                                    &a->threads);
+    if (status == DEA_OK) status = dea_forward(a, p.o, p.saved, p.inner, p.inner_bytes);
+    if (status == DEA_OK)
+        status = dea_linear_forward(p.o, params + layer->w_o, params + layer->b_o, y, rows, d_model, d_model, &a->threads);
+    return status;
+}
+
+DEA_API dea_status dea_layer_backward(const dea_layer *layer, const dea_real *params, const dea_attention *a,
+                                      const dea_real *x, const dea_real *cache, const dea_real *dy, dea_real *dx,
+                                      dea_real *grads, void *workspace, size_t workspace_bytes) {
+    dea__layer_places p;
+    dea_status status = dea__layer_layout(layer, a, NULL, (dea_real *)(uintptr_t)cache, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!params || !x || !cache || !dy || !grads) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status == DEA_OK) status = dea__check_attention(a, 1);
+    if (status != DEA_OK) return status;
+    const int rows = a->batch * a->seq_q, d_model = layer->d_model;
+    const size_t count = (size_t)rows * (size_t)d_model;
+    if (dea__partial_overlap(dx, x, count, count) || dea__partial_overlap(dx, dy, count, count) ||
+        dea__partial_overlap(dx, cache, count, p.cache_count))
+        return DEA_ERR_ALIAS;
+    dea_gradients g;
+    memset(&g, 0, sizeof g);
+    g.dq = p.dqkv;
+    g.dk = p.dqkv + d_model;
+    g.dv = p.dqkv + 2 * d_model;
+    g.dw_rel = grads + layer->w_rel;
+    if (layer->use_temperature) g.dtemperature = grads + layer->temperatures;
+    status = dea_linear_backward(p.o, params + layer->w_o, dy, p.d_o, grads + layer->w_o, grads + layer->b_o, rows, d_model,
+                                 d_model, &a->threads);
+    if (status == DEA_OK) status = dea_backward(a, p.o, p.saved, p.d_o, &g, p.inner, p.inner_bytes);
+    if (status == DEA_OK)
+        status = dea_linear_backward(x, params + layer->w_qkv, p.dqkv, dx, grads + layer->w_qkv, grads + layer->b_qkv, rows,
+                                     d_model, 3 * d_model, &a->threads);
+    return status;
+}
+
+DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attention *a, const dea_gate *gate,
+                                       const dea_real *cache, dea_real *grads, dea_gate_result *result, void *workspace,
+                                       size_t workspace_bytes) {
+    dea__layer_places p;
+    if (!gate) return DEA_ERR_NULL;
+    dea_status status = dea__layer_layout(layer, a, gate, (dea_real *)(uintptr_t)cache, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!cache || !result) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status != DEA_OK) return status;
+    dea_gradients g;
+    memset(&g, 0, sizeof g);
+    if (grads) {
+        g.dw_gate = grads + layer->w_gate;
+        g.dc_gate = grads + layer->c_gate;
+    }
+    return dea_gate_loss(a, gate, p.saved, &g, result, p.inner, p.inner_bytes);
+}
+
+/* ==== 11. Optimiser, schedules, oracle helpers ======================================================================== */
+
+DEA_API dea_adamw dea_adamw_init(void) {
+    dea_adamw optimiser;
+    memset(&optimiser, 0, sizeof optimiser);
+    optimiser.lr[DEA_GROUP_MAIN] = 3e-4;
+    optimiser.lr[DEA_GROUP_GATE] = 1e-3;
+    optimiser.clip[DEA_GROUP_MAIN] = optimiser.clip[DEA_GROUP_GATE] = 1;
+    optimiser.beta1 = 0.9;
+    optimiser.beta2 = 0.999;
+    optimiser.eps = 1e-8;
+    optimiser.weight_decay = 0.01;
+    return optimiser;
+}
+
+static dea_status dea__check_adamw(const dea_adamw *o, int64_t step, double lr_factor) {
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0)) return DEA_ERR_OPTION;
+    for (int g = 0; g < DEA_GROUPS; g++)
+        if (!(o->lr[g] >= 0 && o->clip[g] >= 0) || !dea__finite(o->lr[g]) || !dea__finite(o->clip[g])) return DEA_ERR_OPTION;
+    return step >= 1 && lr_factor >= 0 && dea__finite(lr_factor) ? DEA_OK : DEA_ERR_OPTION;
+}
+
+DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params, const dea_real *grads,
+                                  dea_real *m, dea_real *v, int64_t step, double lr_factor, double *norms) {
+    if (!optimiser || !table || !table->tensors || !params || !grads || !m || !v) return DEA_ERR_NULL;
+    const dea_status status = dea__check_adamw(optimiser, step, lr_factor);
+    if (status != DEA_OK) return status;
+    double squares[DEA_GROUPS] = {0};
+    for (int i = 0; i < table->count; i++) {
+        const dea_tensor *tensor = &table->tensors[i];
+        double sum = 0;
+        for (size_t j = 0; j < tensor->count; j++) {
+            const double g = (double)grads[tensor->offset + j];
+            sum += g * g;
+        }
+        squares[tensor->group] += sum;
+    }
+    double clip[DEA_GROUPS];
+    for (int g = 0; g < DEA_GROUPS; g++) {
+        if (!dea__finite(squares[g])) return DEA_ERR_NONFINITE;
+        const double norm = sqrt(squares[g]);
+        if (norms) norms[g] = norm;
+        clip[g] = optimiser->clip[g] > 0 && norm > optimiser->clip[g] ? optimiser->clip[g] / norm : 1;
+    }
+    const double correct1 = 1 - pow(optimiser->beta1, (double)step), correct2 = 1 - pow(optimiser->beta2, (double)step);
+    for (int i = 0; i < table->count; i++) {
+        const dea_tensor *tensor = &table->tensors[i];
+        const double lr = optimiser->lr[tensor->group] * (double)tensor->lr_scale * lr_factor;
+        const double shrink = tensor->decay ? 1 - lr * optimiser->weight_decay : 1;
+        const double clipped = clip[tensor->group];
+        for (size_t j = tensor->offset; j < tensor->offset + tensor->count; j++) {
+            const double g = (double)grads[j] * clipped;
+            m[j] = DEA__REAL(optimiser->beta1 * (double)m[j] + (1 - optimiser->beta1) * g);
+            v[j] = DEA__REAL(optimiser->beta2 * (double)v[j] + (1 - optimiser->beta2) * g * g);
+            const double update = (double)m[j] / correct1 / (sqrt((double)v[j] / correct2) + optimiser->eps);
+            params[j] = DEA__REAL((double)params[j] * shrink - lr * update);
+        }
+    }
+    return DEA_OK;
+}
+
+DEA_API double dea_gamma(int64_t step, int64_t anneal_steps) {
+    if (step >= anneal_steps) return 0;
+    return step <= 0 ? 1 : 1 - (double)step / (double)anneal_steps;
+}
+
+DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total) {
+    if (step >= total) return 0;
+    if (step < warmup) return (double)(step + 1) / (double)warmup;
+    return (1 + cos(DEA__PI * (double)(step - warmup) / (double)(total - warmup))) / 2;
+}
+
+/* ---- oracle */
+static const double dea__bands[3][3] = {{0, 0.05, 0.45}, {0.15, 0.30, 0.25}, {0.75, 0.95, 0.30}}; /* from, to, mass */
+
+DEA_API double dea_oracle_alpha(double phi, double sim) {
+    const double alpha = dea__sigmoid(phi - 0.3 * sim);
+    return alpha > DEA_ALPHA_MAX ? DEA_ALPHA_MAX : alpha;
+}
+
+DEA_API dea_band dea_band_of(double alpha) {
+    for (int band = 0; band < 3; band++)
+        if (alpha >= dea__bands[band][0] && alpha <= dea__bands[band][1]) return (dea_band)band;
+    return DEA_BAND_BETWEEN;
+}
+
+DEA_API const char *dea_band_name(dea_band band) {
+    switch (band) {
+    case DEA_BAND_NEAR: return "near-identical";
+    case DEA_BAND_WEAK: return "weak";
+    case DEA_BAND_STRONG: return "strong";
+    case DEA_BAND_BETWEEN: break;
+    }
+    return "between";
+}
+
+DEA_API double dea_mock_alpha(uint64_t seed, uint64_t index) {
+    double draw = dea__uniform(seed, 2 * index);
+    int band = 0;
+    while (band < 2 && draw >= dea__bands[band][2]) draw -= dea__bands[band++][2];
+    return dea__bands[band][0] + (dea__bands[band][1] - dea__bands[band][0]) * dea__uniform(seed, 2 * index + 1);
+}
+
+typedef struct dea__pool {
+    double x, last_x, y, weight;
+} dea__pool;
+
+/* Heap sort by x: in place, no library call that may allocate, and equal x are pooled, so their order does not matter. */
+static void dea__sift(dea__pool *p, size_t root, size_t count) {
+    for (size_t child = 2 * root + 1; child < count; root = child, child = 2 * root + 1) {
+        if (child + 1 < count && p[child].x < p[child + 1].x) child++;
+        if (!(p[root].x < p[child].x)) return;
+        const dea__pool swap = p[root];
+        p[root] = p[child];
+        p[child] = swap;
+    }
+}
+
+static void dea__sort_pools(dea__pool *p, size_t count) {
+    for (size_t i = count / 2; i-- > 0;) dea__sift(p, i, count);
+    for (size_t end = count; end-- > 1;) {
+        const dea__pool swap = p[0];
+        p[0] = p[end];
+        p[end] = swap;
+        dea__sift(p, 0, end);
+    }
+}
+
+static void dea__merge_pool(dea__pool *into, const dea__pool *from) {
+    const double weight = into->weight + from->weight;
+    into->y = (into->y * into->weight + from->y * from->weight) / weight;
+    into->weight = weight;
+    into->last_x = from->last_x;
+}
+
+DEA_API size_t dea_isotonic_workspace(int count) {
+    dea__arena arena = {NULL, 0, 0};
+    if (count <= 0) return 0;
+    dea__take(&arena, (size_t)count, sizeof(dea__pool));
+    return dea__arena_bytes(&arena);
+}
+
+DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const double *weight, int count, double *knot_x,
+                                    double *knot_y, int *knots, void *workspace, size_t workspace_bytes) {
+    if (!x || !y || !knot_x || !knot_y || !knots) return DEA_ERR_NULL;
+    if (count <= 0) return DEA_ERR_SHAPE;
+    const dea_status status = dea__check_workspace(workspace, workspace_bytes, dea_isotonic_workspace(count));
+    if (status != DEA_OK) return status;
+    for (int i = 0; i < count; i++)
+        if (!dea__finite(x[i]) || !dea__finite(y[i]) || (weight && !(weight[i] > 0 && dea__finite(weight[i])))) return DEA_ERR_OPTION;
+    dea__pool *pools = (dea__pool *)workspace;
+    for (int i = 0; i < count; i++) {
+        pools[i].x = pools[i].last_x = x[i];
+        pools[i].y = y[i];
+        pools[i].weight = weight ? weight[i] : 1;
+    }
+    dea__sort_pools(pools, (size_t)count);
+    int used = 0;
+    for (int i = 0; i < count;) {
+        dea__pool next = pools[i++];
+        while (i < count && pools[i].x == next.x) dea__merge_pool(&next, &pools[i++]);
+        pools[used++] = next; /* then pool backwards while the order is violated */
+        while (used > 1 && pools[used - 2].y >= pools[used - 1].y) {
+            dea__merge_pool(&pools[used - 2], &pools[used - 1]);
+            used--;
+        }
+    }
+    *knots = 0;
+    for (int i = 0; i < used; i++) {
+        knot_x[*knots] = pools[i].x;
+        knot_y[(*knots)++] = pools[i].y;
+        if (pools[i].last_x > pools[i].x) {
+            knot_x[*knots] = pools[i].last_x;
+            knot_y[(*knots)++] = pools[i].y;
+        }
+    }
+    return DEA_OK;
+}
+
+DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, int knots, double x) {
+    if (!knot_x || !knot_y || knots <= 0 || x != x) return NAN;
+    if (x <= knot_x[0]) return knot_y[0];
+    if (x >= knot_x[knots - 1]) return knot_y[knots - 1];
+    int low = 0, high = knots - 1;
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (knot_x[middle] <= x) low = middle;
+        else high = middle;
+    }
+    const double share = (x - knot_x[low]) / (knot_x[high] - knot_x[low]);
+    return knot_y[low] + share * (knot_y[high] - knot_y[low]);
+}
+
+/* ==== 12. Checks ====================================================================================================== */
+
+/* Gradients of one run, laid end to end in the order of dea_gradients. */
+enum { DEA__DQ, DEA__DK, DEA__DV, DEA__DW_REL, DEA__DTEMPERATURE, DEA__DW_GATE, DEA__DC_GATE, DEA__GRADIENTS };
+
+typedef struct dea__run {
+    dea_real *data[DEA__GRADIENTS];
+} dea__run;
+
+typedef struct dea__isolation_places {
+    dea__run run[4]; /* task alone, gate alone, task then gate, gate then task */
+    size_t size[DEA__GRADIENTS];
+    dea_attention a; /* the caller's, with contiguous q, k, v gradients sized by span */
+    dea_real *o, *saved;
+    void *inner;
+    size_t inner_bytes, total_bytes;
+} dea__isolation_places;
+
+static dea_status dea__isolation_layout(const dea_attention *a, const dea_gate *gate, void *workspace,
+                                        dea__isolation_places *p) {
+    const dea_status status = dea__check_shape(a);
+    if (status != DEA_OK) return status;
+    if (!gate) return DEA_ERR_NULL;
+    const size_t h = (size_t)a->heads, d = (size_t)a->head_dim;
+    const dea__view q = dea__q_view(a, NULL), k = dea__k_view(a, NULL), v = dea__v_view(a, NULL), o = dea__o_view(a, NULL);
+    const size_t size[DEA__GRADIENTS] = {dea__span(&q), dea__span(&k), dea__span(&v), h * d * d, a->temperature ? h : 0,
+                                         h * (2 * d + 2), h};
+    if (!size[DEA__DQ] || !size[DEA__DK] || !size[DEA__DV] || !dea__span(&o)) return DEA_ERR_STRIDE;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    memcpy(p->size, size, sizeof size);
+    for (int run = 0; run < 4; run++)
+        for (int i = 0; i < DEA__GRADIENTS; i++) p->run[run].data[i] = dea__take_reals(&arena, size[i]);
+    p->o = dea__take_reals(&arena, dea__span(&o));
+    p->saved = dea__take_reals(&arena, dea_saved_count(a));
+    p->a = *a;
+    memset(&p->a.maps, 0, sizeof p->a.maps);
+    const size_t forward = dea_forward_workspace(&p->a), backward = dea_backward_workspace(&p->a);
+    const size_t loss = dea_gate_loss_workspace(&p->a, gate);
+    if (!forward || !backward || !loss) return dea__check_path(a) != DEA_OK ? dea__check_path(a) : DEA_ERR_OVERFLOW;
+    p->inner_bytes = forward > backward ? forward : backward;
+    if (loss > p->inner_bytes) p->inner_bytes = loss;
+    p->inner = dea__take(&arena, p->inner_bytes, 1);
+    p->total_bytes = dea__arena_bytes(&arena);
+    return p->total_bytes ? DEA_OK : DEA_ERR_OVERFLOW;
+}
+
+DEA_API size_t dea_verify_isolation_workspace(const dea_attention *a, const dea_gate *gate) {
+    dea__isolation_places p;
+    return dea__isolation_layout(a, gate, NULL, &p) == DEA_OK ? p.total_bytes : 0;
+}
+
+static dea_gradients dea__run_gradients(const dea__run *run) {
+    dea_gradients g;
+    g.dq = run->data[DEA__DQ];
+    g.dk = run->data[DEA__DK];
+    g.dv = run->data[DEA__DV];
+    g.dw_rel = run->data[DEA__DW_REL];
+    g.dtemperature = run->data[DEA__DTEMPERATURE];
+    g.dw_gate = run->data[DEA__DW_GATE];
+    g.dc_gate = run->data[DEA__DC_GATE];
+    return g;
+}
+
+/* Runs the losses named by `order` ('t' task, 'g' gate) into one set of gradients that starts at zero. */
+static dea_status dea__isolation_run(dea__isolation_places *p, const dea_gate *gate, const dea_real *d_o, int run,
+                                     const char *order) {
+    for (int i = 0; i < DEA__GRADIENTS; i++)
+        if (p->size[i]) memset(p->run[run].data[i], 0, p->size[i] * sizeof(dea_real));
+    dea_gradients g = dea__run_gradients(&p->run[run]);
+    if (!p->size[DEA__DTEMPERATURE]) g.dtemperature = NULL;
+    for (; *order; order++) {
+        dea_gate_result result;
+        const dea_status status = *order == 't' ? dea_backward(&p->a, p->o, p->saved, d_o, &g, p->inner, p->inner_bytes)
+                                                : dea_gate_loss(&p->a, gate, p->saved, &g, &result, p->inner, p->inner_bytes);
+        if (status != DEA_OK) return status;
+    }
+    return DEA_OK;
+}
+
+/* Names the first element in which gradients [from, to) of two runs differ in a bit. With `other` < 0: differ from zero. */
+static dea_status dea__isolation_compare(const dea__isolation_places *p, int run, int other, int from, int to, const char *what,
+                                         dea_isolation *report) {
+    static const char *const names[DEA__GRADIENTS] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
+    for (int i = from; i < to; i++)
+        for (size_t j = 0; j < p->size[i]; j++) {
+            const dea_real together = p->run[run].data[i][j], apart = other < 0 ? 0 : p->run[other].data[i][j];
+            if (memcmp(&together, &apart, sizeof apart) == 0) continue;
+            report->tensor = names[i];
+            report->what = what;
+            report->apart = (double)apart;
+            report->together = (double)together;
+            if (i <= DEA__DV) { /* strided: find the row */
+                const dea__view view = i == DEA__DQ ? dea__q_view(&p->a, NULL) : i == DEA__DK ? dea__k_view(&p->a, NULL) : dea__v_view(&p->a, NULL);
+                for (int b = 0; b < p->a.batch; b++)
+                    for (int h = 0; h < p->a.heads; h++)
+                        for (int t = 0; t < view.tokens; t++) {
+                            const ptrdiff_t at = (ptrdiff_t)j - dea__head_offset(&view, b, h) - t * view.strides.token;
+                            if (at < 0 || at >= view.width) continue;
+                            report->batch = b;
+                            report->head = h;
+                            report->index = (size_t)t * (size_t)view.width + (size_t)at;
+                        }
+            } else {
+                const size_t per_head = p->size[i] / (size_t)p->a.heads;
+                report->batch = -1;
+                report->head = (int)(j / per_head);
+                report->index = j % per_head;
+            }
+            return DEA_ERR_ISOLATION;
+        }
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_verify_isolation(const dea_attention *a, const dea_gate *gate, const dea_real *d_o,
+                                        dea_isolation *report, void *workspace, size_t workspace_bytes) {
+    dea__isolation_places p;
+    dea_status status = dea__isolation_layout(a, gate, workspace, &p);
+    if (status != DEA_OK) return status;
+    if (!d_o || !report) return DEA_ERR_NULL;
+    status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
+    if (status == DEA_OK) status = dea_forward(&p.a, p.o, p.saved, p.inner, p.inner_bytes);
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 0, "t");
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 1, "g");
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 2, "tg");
+    if (status == DEA_OK) status = dea__isolation_run(&p, gate, d_o, 3, "gt");
+    if (status != DEA_OK) return status;
+    memset(report, 0, sizeof *report);
+    const struct {
+        int run, other, from, to;
+        const char *what;
+    } checks[6] = {
+        {0, -1, DEA__DW_GATE, DEA__GRADIENTS, "the task loss alone reached the gate"},
+        {1, -1, DEA__DQ, DEA__DW_GATE, "the gate loss alone reached what only the task loss may"},
+        {2, 0, DEA__DQ, DEA__DW_GATE, "task then gate differs from the task loss alone"},
+        {2, 1, DEA__DW_GATE, DEA__GRADIENTS, "task then gate differs from the gate loss alone"},
+        {3, 0, DEA__DQ, DEA__DW_GATE, "gate then task differs from the task loss alone"},
+        {3, 1, DEA__DW_GATE, DEA__GRADIENTS, "gate then task differs from the gate loss alone"},
+    };
+    for (int i = 0; status == DEA_OK && i < 6; i++)
+        status = dea__isolation_compare(&p, checks[i].run, checks[i].other, checks[i].from, checks[i].to, checks[i].what, report);
+    return status;
+}
+
+DEA_API double dea_finite_difference(double (*f)(void *context), void *context, dea_real *x, double h) {
+    const dea_real at = *x, up = DEA__REAL((double)at + h), down = DEA__REAL((double)at - h);
+    *x = up;
+    const double above = f(context);
+    *x = down;
+    const double below = f(context);
+    *x = at;
+    return (above - below) / ((double)up - (double)down); /* the step really taken */
+}
+
+#endif /* DEA_IMPLEMENTATION */
