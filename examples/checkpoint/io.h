@@ -11,7 +11,7 @@ typedef struct checkpoint_io {
     int (*open_read)(const char *path);   /* a file, or a folder to be synced */
     ssize_t (*write)(int fd, const void *data, size_t size);
     ssize_t (*read)(int fd, void *data, size_t size, off_t offset); /* pread */
-    off_t (*size)(int fd);                /* bytes of a regular file; -1 with EINVAL for anything else */
+    off_t (*size)(int fd);                /* bytes of a regular file; -1 and EISDIR or EINVAL for anything else */
     int (*sync)(int fd);                  /* fsync */
     int (*close)(int fd);
     int (*rename)(const char *from, const char *to);
