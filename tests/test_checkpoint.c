@@ -293,7 +293,7 @@ static void test_missing_and_foreign(void **state) {
     rmdir(path);
     write_file("", 0);
     assert_refused("0 bytes are too few");
-    write_file("\x89PNG\r\n\x1a\n and so on, a picture", 31);
+    write_file("\x89PNG\r\n\x1a\n and so on, a picture", 29);
     assert_refused("is no checkpoint: it claims a header of");
     write_file("\x0a\0\0\0\0\0\0\0not JSON..", 18);
     assert_refused("not a JSON object");

@@ -14,15 +14,16 @@ metrics_interval metrics_wilson(int64_t right, int64_t count) {
     return interval;
 }
 
-/* 97.5% quantile of Student's t. A table: above 30 degrees of freedom the normal's with its first two corrections. */
+/* 97.5% quantile of Student's t. A table: above 30 degrees of freedom the normal's with its first three corrections. */
 static double student(size_t freedom) {
     static const double table[30] = {12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004,
                                      2.262157,  2.228139, 2.200985, 2.178813, 2.160369, 2.144787, 2.131450, 2.119905,
                                      2.109816,  2.100922, 2.093024, 2.085963, 2.079614, 2.073873, 2.068658, 2.063899,
                                      2.059539,  2.055529, 2.051831, 2.048407, 2.045230, 2.042272};
     if (freedom <= 30) return table[freedom - 1];
-    const double z = 1.959963984540054, n = (double)freedom, z3 = z * z * z, z5 = z3 * z * z;
-    return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n);
+    const double z = 1.959963984540054, n = (double)freedom, z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
+    return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +
+           (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
 }
 
 double metrics_mean_interval(const double *value, size_t n, metrics_interval *interval) {
