@@ -24,6 +24,11 @@ LIBSRC   := $(filter-out $(MAINS),$(wildcard examples/*/*.c))
 LIBOBJ   := $(patsubst %.c,$(BUILD)/%.o,$(LIBSRC)) $(BUILD)/dea.o
 TESTS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 
+# Use every core unless told otherwise.
+ifeq ($(findstring -j,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
+
 all: $(BUILD)/paris $(PROGRAMS) ## build the library object and every program
 
 help: ## this list
@@ -55,7 +60,41 @@ $(PROGRAMS): $(BUILD)/%: $(BUILD)/examples/%/main.o $(BUILD)/libexamples.a
 $(TESTS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libexamples.a
 	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
+# `make deps run` and `make deps test` install first, also with -j.
+ifneq ($(filter deps,$(MAKECMDGOALS)),)
+$(LIBOBJ) $(BUILD)/examples/paris.o $(MAINS:%.c=$(BUILD)/%.o) $(TESTS:%=%.o): | deps
+endif
+
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+# ---- what it needs
+# gcc and libc headers; OpenBLAS for dea.h; the rest for examples, tests and pictures.
+PACKAGES := gcc libc6-dev libopenblas-dev libcmocka-dev libexpat1-dev libutf8proc-dev libcjson-dev zlib1g-dev gnuplot-nox \
+            wordnet-base scowl miscfiles kgeography-data
+HEADERS  := cblas.h stdarg.h stddef.h setjmp.h stdint.h cmocka.h expat.h utf8proc.h cjson/cJSON.h zlib.h
+HAVE_ALL  = printf '\#include <%s>\n' $(HEADERS) | $(CC) -x c -E - >/dev/null 2>&1 && command -v gnuplot >/dev/null && \
+            ls /usr/share/wordnet/data.noun /usr/share/dict/scowl /usr/share/misc/countries.gz /usr/share/kgeography >/dev/null 2>&1
+
+deps: ## install what is missing (apt-get; sudo where not root)
+	@if $(HAVE_ALL); then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+	    echo "make deps: no apt-get here; please install, under your system's names: $(PACKAGES)" >&2; exit 1; fi; \
+	if [ "$$(id -u)" = 0 ]; then sudo=; elif command -v sudo >/dev/null; then sudo=sudo; else \
+	    echo "make deps: run as root, or install sudo, to install: $(PACKAGES)" >&2; exit 1; fi; \
+	$$sudo apt-get update -q && \
+	DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -q -y --no-install-recommends $(PACKAGES)
+
+install: ## dea.h and dea.pc under PREFIX (default /usr/local)
+	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	install -m 644 dea.h "$(DESTDIR)$(PREFIX)/include/dea.h"
+	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: dea' \
+	    'Description: Dual-Expert Attention in one C header' 'Version: $(VERSION)' \
+	    'Cflags: -I$${includedir}' 'Libs: -lopenblas -lm' \
+	    > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/dea.pc"
+	chmod 644 "$(DESTDIR)$(PREFIX)/lib/pkgconfig/dea.pc"
+
+uninstall: ## remove what install put there
+	rm -f "$(DESTDIR)$(PREFIX)/include/dea.h" "$(DESTDIR)$(PREFIX)/lib/pkgconfig/dea.pc"
 
 # ---- checking
 test: $(TESTS) all ## every test; last line: N passed, N failed
@@ -64,4 +103,4 @@ test: $(TESTS) all ## every test; last line: N passed, N failed
 clean: ## remove build/
 	rm -rf $(BUILD)
 
-.PHONY: all help run test clean
+.PHONY: all help run deps install uninstall test clean

@@ -33,7 +33,7 @@
  * Rooms: 1 this screen  2 declarations  3 status, memory, threads  4 vector kernels  5 plain path  6 fast path
  *        7 gate loss  8 parts  9 layer  10 meta-attention  11 optimiser  12 checks                                     */
 
-/* ==== 2. Public declarations ========================================================================================== */
+/* ==== 2. Public declarations ====================================================================================== */
 #ifndef DEA_H_DECLARATIONS
 #define DEA_H_DECLARATIONS
 
@@ -64,45 +64,45 @@ extern "C" {
 
 typedef DEA_REAL dea_real;
 
-#define DEA_ALPHA_MAX   0.95  /* alpha and alpha-hat never exceed this: at least 5% of similarity survives */
-#define DEA_SIGMA_EPS   1e-5  /* added to a row's standard deviation in (3) */
-#define DEA_BETA_EPS    1e-6  /* in (8); slopes closer than this are parallel */
-#define DEA_ALIGNMENT   64    /* bytes; what a workspace must be aligned to */
+#define DEA_ALPHA_MAX    0.95 /* alpha and alpha-hat never exceed this: at least 5% of similarity survives */
+#define DEA_SIGMA_EPS    1e-5 /* added to a row's standard deviation in (3) */
+#define DEA_BETA_EPS     1e-6 /* in (8); slopes closer than this are parallel */
+#define DEA_ALIGNMENT    64   /* bytes; what a workspace must be aligned to */
 #define DEA_SAVED_FLOATS 4    /* numbers a row that backward needs from forward */
 
-/* ---- status ---------------------------------------------------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------------------------------------------------ */
 typedef enum dea_status {
     DEA_OK = 0,
-    DEA_ERR_NULL = -1,          /* a pointer that must be given is NULL */
-    DEA_ERR_SHAPE = -2,         /* a size is zero or negative, or sizes do not fit each other */
-    DEA_ERR_OVERFLOW = -3,      /* a product of sizes does not fit in memory's address range */
-    DEA_ERR_WORKSPACE = -4,     /* workspace smaller than the ..._workspace() function says */
-    DEA_ERR_ALIGNMENT = -5,     /* workspace not aligned to DEA_ALIGNMENT bytes */
-    DEA_ERR_STRIDE = -6,        /* a stride is negative, or rows of one tensor overlap */
-    DEA_ERR_ALIAS = -7,         /* an output shares memory with an input or with another output */
-    DEA_ERR_KEY_LENGTH = -8,    /* a key length is below 0 or above seq_k */
-    DEA_ERR_LABEL = -9,         /* an alpha label is outside [0, 0.95] */
-    DEA_ERR_BLOCK = -10,        /* a label block is empty or outside the map */
-    DEA_ERR_BLOCK_OVERLAP = -11,/* two label blocks share a cell */
-    DEA_ERR_TARGET = -12,       /* a target key is below -1 or not below seq_k */
-    DEA_ERR_GAMMA = -13,        /* gamma is outside [0, 1] */
-    DEA_ERR_DROPOUT = -14,      /* a dropout probability is outside [0, 1) */
-    DEA_ERR_TEMPERATURE = -15,  /* a temperature is not a finite number above 0 */
-    DEA_ERR_OPTION = -16,       /* an option has no meaning, or two options exclude each other */
-    DEA_ERR_ISA = -17,          /* the instruction set asked for is not there on this CPU or in this build */
-    DEA_ERR_INDEX = -18,        /* an embedding id or class index is out of range */
-    DEA_ERR_CAPACITY = -19,     /* a table or buffer given by the caller is full, or a name is too long */
-    DEA_ERR_NONFINITE = -20,    /* a gradient holds NaN or infinity; nothing was updated */
-    DEA_ERR_ISOLATION = -21,    /* one loss reached a gradient that belongs to the other */
+    DEA_ERR_NULL = -1,            /* a pointer that must be given is NULL */
+    DEA_ERR_SHAPE = -2,           /* a size is zero or negative, or sizes do not fit each other */
+    DEA_ERR_OVERFLOW = -3,        /* a product of sizes does not fit in memory's address range */
+    DEA_ERR_WORKSPACE = -4,       /* workspace smaller than the ..._workspace() function says */
+    DEA_ERR_ALIGNMENT = -5,       /* workspace not aligned to DEA_ALIGNMENT bytes */
+    DEA_ERR_STRIDE = -6,          /* a stride is negative, or rows of one tensor overlap */
+    DEA_ERR_ALIAS = -7,           /* an output shares memory with an input or with another output */
+    DEA_ERR_KEY_LENGTH = -8,      /* a key length is below 0 or above seq_k */
+    DEA_ERR_LABEL = -9,           /* an alpha label is outside [0, 0.95] */
+    DEA_ERR_BLOCK = -10,          /* a label block is empty or outside the map */
+    DEA_ERR_BLOCK_OVERLAP = -11,  /* two label blocks share a cell */
+    DEA_ERR_TARGET = -12,         /* a target key is below -1 or not below seq_k */
+    DEA_ERR_GAMMA = -13,          /* gamma is outside [0, 1] */
+    DEA_ERR_DROPOUT = -14,        /* a dropout probability is outside [0, 1) */
+    DEA_ERR_TEMPERATURE = -15,    /* a temperature is not a finite number above 0 */
+    DEA_ERR_OPTION = -16,         /* an option has no meaning, or two options exclude each other */
+    DEA_ERR_ISA = -17,            /* the instruction set asked for is not there on this CPU or in this build */
+    DEA_ERR_INDEX = -18,          /* an embedding id or class index is out of range */
+    DEA_ERR_CAPACITY = -19,       /* a table or buffer given by the caller is full, or a name is too long */
+    DEA_ERR_NONFINITE = -20,      /* a gradient holds NaN or infinity; nothing was updated */
+    DEA_ERR_ISOLATION = -21,      /* one loss reached a gradient that belongs to the other */
     DEA_ERR_LABELS_MISSING = -22, /* the gate loss needs alpha labels */
-    DEA_ERR_FROZEN = -23,       /* a frozen buffer was written, or an unfrozen or empty one read */
-    DEA_ERR_BASE_CHANGED = -24  /* bytes that must stay frozen have changed */
+    DEA_ERR_FROZEN = -23,         /* a frozen buffer was written, or an unfrozen or empty one read */
+    DEA_ERR_BASE_CHANGED = -24    /* bytes that must stay frozen have changed */
 } dea_status;
 
 /* One English sentence for a status, never NULL. */
 DEA_API const char *dea_status_string(dea_status status);
 
-/* ---- threads --------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 typedef void dea_task(void *context, int index);
 
 /* How a call spreads its work. `run` must call task(context, i) once for every i in [0, count), concurrently if it likes,
@@ -116,7 +116,7 @@ typedef struct dea_threads {
 /* OpenMP's maximum number of threads if compiled with it, else 1. */
 DEA_API dea_threads dea_threads_default(void);
 
-/* ---- attention ------------------------------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 /* Distances in elements between neighbours along an axis; head_dim itself is contiguous. All zero: contiguous [B,H,T,d].
  * Axes must nest: sorted by stride, each stride must be at least the span of everything inside it. */
 typedef struct dea_strides {
@@ -132,11 +132,11 @@ typedef struct dea_label_block {
 /* Maps for looking inside, each NULL or [B,H,Tq,Tk]; cells a query does not see are exactly 0. Asking for one takes the
  * plain path, whose workspace is O(Tq Tk) a worker. */
 typedef struct dea_maps {
-    dea_real *et0, *et1;   /* (3) normalised energies */
-    dea_real *alpha_hat;   /* (6) */
-    dea_real *alpha_mix;   /* (14) */
-    dea_real *s;           /* (14') scores, temperature included */
-    dea_real *a;           /* softmax of s, before dropout */
+    dea_real *et0, *et1; /* (3) normalised energies */
+    dea_real *alpha_hat; /* (6) */
+    dea_real *alpha_mix; /* (14) */
+    dea_real *s;         /* (14') scores, temperature included */
+    dea_real *a;         /* softmax of s, before dropout */
 } dea_maps;
 
 typedef enum dea_path { DEA_PATH_AUTO, DEA_PATH_PLAIN, DEA_PATH_FAST } dea_path;
@@ -146,29 +146,29 @@ typedef struct dea_attention {
     /* Shape. */
     int batch, heads, seq_q, seq_k, head_dim;
     /* Inputs. */
-    const dea_real *q;           /* [B,H,Tq,d] */
-    const dea_real *k, *v;       /* [B,H,Tk,d] */
+    const dea_real *q;                                      /* [B,H,Tq,d] */
+    const dea_real *k, *v;                                  /* [B,H,Tk,d] */
     dea_strides q_strides, k_strides, v_strides, o_strides; /* all 0: contiguous; o_strides also serves d_o */
-    const dea_real *w_rel;       /* [H,d,d], the relation of a head: u = W_rel q */
-    const dea_real *w_gate;      /* [H,2d+2], laid out [w_q (d) | w_k (d) | w_0 | w_1] */
-    const dea_real *c_gate;      /* [H] */
-    const dea_real *temperature; /* [H], > 0; NULL: 1, the paper's form (14') */
+    const dea_real *w_rel;                                  /* [H,d,d], the relation of a head: u = W_rel q */
+    const dea_real *w_gate;                                 /* [H,2d+2], laid out [w_q (d) | w_k (d) | w_0 | w_1] */
+    const dea_real *c_gate;                                 /* [H] */
+    const dea_real *temperature;                            /* [H], > 0; NULL: 1, the paper's form (14') */
     /* Which keys a query sees. */
-    const int *key_lengths;      /* [B], 0..Tk: keys from this one on are padding; NULL: all Tk */
-    int causal;                  /* nonzero: query i sees keys j <= i only */
+    const int *key_lengths; /* [B], 0..Tk: keys from this one on are padding; NULL: all Tk */
+    int causal;             /* nonzero: query i sees keys j <= i only */
     /* Labels: at most one of the two forms. */
-    const dea_real *labels;      /* [B,Tq,Tk] alpha in [0, 0.95], NaN where a cell has none; the same for every head */
+    const dea_real *labels; /* [B,Tq,Tk] alpha in [0, 0.95], NaN where a cell has none; the same for every head */
     const dea_label_block *label_blocks;
     size_t label_block_count;
-    dea_real gamma;              /* share of the label in the mix (14), in [0,1]; 0 at inference */
+    dea_real gamma; /* share of the label in the mix (14), in [0,1]; 0 at inference */
     /* Dropout on attention weights; the mask is a function of (seed, step, batch, head, query, key) and never stored. */
-    dea_real dropout;            /* in [0,1) */
+    dea_real dropout; /* in [0,1) */
     uint64_t seed, step;
     /* Optional outputs of dea_forward. */
     dea_maps maps;
     /* How to compute. */
-    dea_path path;               /* AUTO: the fast path, unless a map is asked for */
-    dea_isa isa;                 /* AUTO: the best this CPU has */
+    dea_path path; /* AUTO: the fast path, unless a map is asked for */
+    dea_isa isa;   /* AUTO: the best this CPU has */
     dea_threads threads;
 } dea_attention;
 
@@ -192,11 +192,11 @@ DEA_API dea_status dea_forward(const dea_attention *a, dea_real *o, dea_real *sa
 
 /* Where gradients go. Each may be NULL: not wanted. */
 typedef struct dea_gradients {
-    dea_real *dq, *dk, *dv;  /* written; strides of q, k, v. Keys nobody sees get zeros. */
-    dea_real *dw_rel;        /* [H,d,d], added to */
-    dea_real *dtemperature;  /* [H], added to; needs a temperature */
-    dea_real *dw_gate;       /* [H,2d+2], added to, by dea_gate_loss alone */
-    dea_real *dc_gate;       /* [H], added to, by dea_gate_loss alone */
+    dea_real *dq, *dk, *dv; /* written; strides of q, k, v. Keys nobody sees get zeros. */
+    dea_real *dw_rel;       /* [H,d,d], added to */
+    dea_real *dtemperature; /* [H], added to; needs a temperature */
+    dea_real *dw_gate;      /* [H,2d+2], added to, by dea_gate_loss alone */
+    dea_real *dc_gate;      /* [H], added to, by dea_gate_loss alone */
 } dea_gradients;
 
 /* Differentiates o = dea_forward(a): given o and saved as it left them and d_o, the loss's gradient by o, both in
@@ -206,23 +206,23 @@ typedef struct dea_gradients {
 DEA_API dea_status dea_backward(const dea_attention *a, const dea_real *o, const dea_real *saved, const dea_real *d_o,
                                 const dea_gradients *gradients, void *workspace, size_t workspace_bytes);
 
-/* ---- gate loss ------------------------------------------------------------------------------------------------------- */
+/* ---- gate loss --------------------------------------------------------------------------------------------------- */
 typedef struct dea_gate {
-    const int *targets;   /* [B,Tq] target key of each query, -1 for none; NULL: the oracle's winner, the labelled visible
+    const int *targets; /* [B,Tq] target key of each query, -1 for none; NULL: the oracle's winner, the labelled visible
                              key with the largest S*(alpha) (4), lowest index on a tie */
-    int hard_negatives;   /* 0: every distractor; m > 0: only the m whose beta lies nearest the target's alpha */
-    int projected;        /* nonzero: a saturated gate still gets the gradient that points back inside */
-    dea_real scale;       /* multiplies the gradients (for instance 1/layers); 1 by default. The loss is not scaled. */
-    dea_real *beta;       /* NULL or [B,H,Tq,Tk] (8): NaN where there is none; a distractor's beta for a query's target */
-    int *winners;         /* NULL or [B,H,Tq]: the target used, -1 where a query has no photo-finish */
+    int hard_negatives; /* 0: every distractor; m > 0: only the m whose beta lies nearest the target's alpha */
+    int projected;      /* nonzero: a saturated gate still gets the gradient that points back inside */
+    dea_real scale;     /* multiplies the gradients (for instance 1/layers); 1 by default. The loss is not scaled. */
+    dea_real *beta;     /* NULL or [B,H,Tq,Tk] (8): NaN where there is none; a distractor's beta for a query's target */
+    int *winners;       /* NULL or [B,H,Tq]: the target used, -1 where a query has no photo-finish */
 } dea_gate;
 
 typedef struct dea_gate_result {
-    double loss;          /* dense + photo */
-    double dense;         /* mean over labelled visible cells of (alpha-hat - alpha)^2; 0 if there are none */
-    double photo;         /* mean over valid (target, distractor) pairs of L_tp (13); 0 if there are none */
-    int64_t labelled;     /* labelled visible cells, over batch and heads */
-    int64_t valid;        /* valid pairs, over batch and heads; those used, with hard negatives */
+    double loss;      /* dense + photo */
+    double dense;     /* mean over labelled visible cells of (alpha-hat - alpha)^2; 0 if there are none */
+    double photo;     /* mean over valid (target, distractor) pairs of L_tp (13); 0 if there are none */
+    int64_t labelled; /* labelled visible cells, over batch and heads */
+    int64_t valid;    /* valid pairs, over batch and heads; those used, with hard negatives */
 } dea_gate_result;
 
 DEA_API dea_gate dea_gate_init(void);
@@ -243,25 +243,26 @@ DEA_API int dea_beta(double et0_t, double et1_t, double et0_p, double et1_p, dou
 /* (9)-(13) for one pair: the loss, and its derivative by alpha_hat in *d_alpha_hat if not NULL. */
 DEA_API double dea_photo_loss(double alpha, double alpha_hat, double beta, double *d_alpha_hat);
 
-/* ---- parts: what a Transformer needs besides attention -------------------------------------------------------------- */
+/* ---- parts: what a Transformer needs besides attention ----------------------------------------------------------- */
 /* Element-wise functions may work in place (y == x, dx == dy); otherwise outputs must not overlap inputs.
  * threads may be NULL: one. */
 
 /* y [rows,out] = x [rows,in] w^T + b, w [out,in]; b [out] or NULL. */
-DEA_API dea_status dea_linear_forward(const dea_real *x, const dea_real *w, const dea_real *b, dea_real *y, int rows, int in,
-                                      int out, const dea_threads *threads);
+DEA_API dea_status dea_linear_forward(const dea_real *x, const dea_real *w, const dea_real *b, dea_real *y, int rows,
+                                      int in, int out, const dea_threads *threads);
 /* dx = dy w (written); dw += dy^T x; db += column sums of dy. Each may be NULL; w is needed for dx, x for dw. */
-DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, const dea_real *dy, dea_real *dx, dea_real *dw,
-                                       dea_real *db, int rows, int in, int out, const dea_threads *threads);
+DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, const dea_real *dy, dea_real *dx,
+                                       dea_real *dw, dea_real *db, int rows, int in, int out,
+                                       const dea_threads *threads);
 
 /* y = gain o (x - mean)/sqrt(var + eps) + bias over the last axis of x [rows,width], population variance. gain and bias
  * [width] or NULL (1 and 0). saved [2,rows]: mean and 1/sqrt(var + eps), or NULL at inference. */
 DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y,
                                           dea_real *saved, int rows, int width, double eps, const dea_threads *threads);
 /* dx written (may be NULL, may be dy); dgain and dbias added to (may be NULL). */
-DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved, const dea_real *dy,
-                                           dea_real *dx, dea_real *dgain, dea_real *dbias, int rows, int width,
-                                           const dea_threads *threads);
+DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved,
+                                           const dea_real *dy, dea_real *dx, dea_real *dgain, dea_real *dbias, int rows,
+                                           int width, const dea_threads *threads);
 
 /* Exact GELU: y = x Phi(x), Phi(x) = (1 + erf(x/sqrt 2))/2. */
 DEA_API dea_status dea_gelu_forward(const dea_real *x, dea_real *y, size_t count, const dea_threads *threads);
@@ -279,32 +280,32 @@ DEA_API dea_status dea_dropout(const dea_real *x, dea_real *y, size_t count, dou
                                uint64_t stream);
 
 /* y [rows,width] = scale table[ids], table [vocab,width], ids [rows] in [0, vocab). */
-DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, dea_real *y, int rows, int vocab, int width,
-                                         double scale);
+DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, dea_real *y, int rows, int vocab,
+                                         int width, double scale);
 /* dtable[ids] += scale dy, rows in order. */
-DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, dea_real *dtable, int rows, int vocab, int width,
-                                          double scale);
+DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, dea_real *dtable, int rows, int vocab,
+                                          int width, double scale);
 
 /* *loss = mean over rows with target >= 0 of -sum_c p_c log softmax(logits)_c, where p puts 1 - smoothing on the target and
  * smoothing/classes on every class. targets [rows]: a negative one leaves its row out. *counted (may be NULL): rows in the
  * mean; with none the loss is 0. */
-DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted, int rows,
-                                             int classes, double smoothing);
+DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted,
+                                             int rows, int classes, double smoothing);
 /* dlogits [rows,classes] = d_loss (softmax - p)/counted, 0 in rows left out. dlogits may be logits. */
-DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int *targets, double d_loss, dea_real *dlogits,
-                                              int rows, int classes, double smoothing);
+DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int *targets, double d_loss,
+                                              dea_real *dlogits, int rows, int classes, double smoothing);
 
-/* ---- parameters: one arena, one table ------------------------------------------------------------------------------- */
+/* ---- parameters: one arena, one table ---------------------------------------------------------------------------- */
 typedef enum dea_group { DEA_GROUP_MAIN = 0, DEA_GROUP_GATE = 1, DEA_GROUPS = 2 } dea_group;
 
 typedef struct dea_tensor {
     char name[64];
     int rank;
-    int shape[4];          /* `rank` entries, row-major */
-    size_t offset, count;  /* in elements, from the start of the arena */
+    int shape[4];         /* `rank` entries, row-major */
+    size_t offset, count; /* in elements, from the start of the arena */
     dea_group group;
-    int decay;             /* nonzero: weight decay applies (matrices) */
-    dea_real lr_scale;     /* multiplies the group's learning rate; 1 unless said otherwise */
+    int decay;         /* nonzero: weight decay applies (matrices) */
+    dea_real lr_scale; /* multiplies the group's learning rate; 1 unless said otherwise */
 } dea_tensor;
 
 /* The tensors of a model in arena order. `tensors` is the caller's array. Gradients and moments are arenas of the same
@@ -331,19 +332,19 @@ DEA_API void dea_fill_xavier(dea_real *w, size_t count, int fan_in, int fan_out,
 DEA_API void dea_fill_normal(dea_real *w, size_t count, double std, uint64_t seed);
 DEA_API void dea_fill_orthogonal(dea_real *w, int n, uint64_t seed);
 
-/* ---- layer: projections around the attention ------------------------------------------------------------------------ */
+/* ---- layer: projections around the attention --------------------------------------------------------------------- */
 typedef struct dea_layer {
     int d_model, heads;
-    int use_temperature;      /* 0: the paper's form. 1: one learnt temperature a head (14') */
-    double temperature;       /* its initial value, 2 by default */
-    int w_rel_identity;       /* 0: W_rel orthogonal a head. 1: identity, for weights trained elsewhere */
-    int tie_k_to_q;           /* 1: W_k starts as a copy of W_q (and is free to part) */
+    int use_temperature; /* 0: the paper's form. 1: one learnt temperature a head (14') */
+    double temperature;  /* its initial value, 2 by default */
+    int w_rel_identity;  /* 0: W_rel orthogonal a head. 1: identity, for weights trained elsewhere */
+    int tie_k_to_q;      /* 1: W_k starts as a copy of W_q (and is free to part) */
     /* Places in the arena, set by dea_layer_register. */
-    size_t w_qkv, b_qkv;      /* [3 d_model, d_model] (rows q, k, v), [3 d_model] */
-    size_t w_rel;             /* [H,d,d] */
-    size_t w_gate, c_gate;    /* [H,2d+2], [H], group gate */
-    size_t temperatures;      /* [H], no decay; only with use_temperature */
-    size_t w_o, b_o;          /* [d_model, d_model], [d_model] */
+    size_t w_qkv, b_qkv;   /* [3 d_model, d_model] (rows q, k, v), [3 d_model] */
+    size_t w_rel;          /* [H,d,d] */
+    size_t w_gate, c_gate; /* [H,2d+2], [H], group gate */
+    size_t temperatures;   /* [H], no decay; only with use_temperature */
+    size_t w_o, b_o;       /* [d_model, d_model], [d_model] */
 } dea_layer;
 
 /* d_model must be a multiple of heads. */
@@ -362,8 +363,9 @@ DEA_API size_t dea_layer_cache_count(const dea_layer *layer, const dea_attention
 DEA_API size_t dea_layer_workspace(const dea_layer *layer, const dea_attention *a, const dea_gate *gate);
 
 /* y [B,T,d_model] = DEA(x w_qkv^T + b_qkv) w_o^T + b_o. Sets a's q, k, v to places in cache. */
-DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *params, dea_attention *a, const dea_real *x,
-                                     dea_real *y, dea_real *cache, void *workspace, size_t workspace_bytes);
+DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *params, dea_attention *a,
+                                     const dea_real *x, dea_real *y, dea_real *cache, void *workspace,
+                                     size_t workspace_bytes);
 /* Gradients of the layer's main group are added to the arena `grads`; dx [B,T,d_model] is written, or NULL. */
 DEA_API dea_status dea_layer_backward(const dea_layer *layer, const dea_real *params, const dea_attention *a,
                                       const dea_real *x, const dea_real *cache, const dea_real *dy, dea_real *dx,
@@ -373,12 +375,12 @@ DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attenti
                                        const dea_real *cache, dea_real *grads, dea_gate_result *result, void *workspace,
                                        size_t workspace_bytes);
 
-/* ---- optimiser and schedules ---------------------------------------------------------------------------------------- */
+/* ---- optimiser and schedules ------------------------------------------------------------------------------------- */
 typedef struct dea_adamw {
-    double lr[DEA_GROUPS];     /* main 3e-4, gate 1e-3 */
-    double clip[DEA_GROUPS];   /* largest global norm of each group's gradient, 1.0 each; 0: no clipping */
-    double beta1, beta2, eps;  /* 0.9, 0.999, 1e-8 */
-    double weight_decay;       /* 0.01, decoupled, on tensors with `decay` */
+    double lr[DEA_GROUPS];    /* main 3e-4, gate 1e-3 */
+    double clip[DEA_GROUPS];  /* largest global norm of each group's gradient, 1.0 each; 0: no clipping */
+    double beta1, beta2, eps; /* 0.9, 0.999, 1e-8 */
+    double weight_decay;      /* 0.01, decoupled, on tensors with `decay` */
 } dea_adamw;
 
 DEA_API dea_adamw dea_adamw_init(void);
@@ -386,15 +388,16 @@ DEA_API dea_adamw dea_adamw_init(void);
 /* One step over every tensor of the table. m and v are the moments, zero before the first step; step counts from 1;
  * lr_factor multiplies both learning rates (a schedule). norms [DEA_GROUPS] (may be NULL): gradient norms before clipping.
  * DEA_ERR_NONFINITE if any gradient is NaN or infinite: parameters and moments are then untouched. */
-DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params, const dea_real *grads,
-                                  dea_real *m, dea_real *v, int64_t step, double lr_factor, double *norms);
+DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params,
+                                  const dea_real *grads, dea_real *m, dea_real *v, int64_t step, double lr_factor,
+                                  double *norms);
 
 /* (15): 1 at step 0, falling linearly to 0 at anneal_steps (10,000 in the paper), 0 after. */
 DEA_API double dea_gamma(int64_t step, int64_t anneal_steps);
 /* (29): (step+1)/warmup below warmup, then (1 + cos(pi (step - warmup)/(total - warmup)))/2; 0 from `total` on. */
 DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total);
 
-/* ---- oracle helpers ------------------------------------------------------------------------------------------------- */
+/* ---- oracle helpers ---------------------------------------------------------------------------------------------- */
 typedef enum dea_band { DEA_BAND_NEAR, DEA_BAND_WEAK, DEA_BAND_STRONG, DEA_BAND_BETWEEN } dea_band;
 
 /* (5): alpha = clamp(sigmoid(phi - 0.3 sim), 0, 0.95). phi: entailment logit, sim: cosine of embeddings. */
@@ -414,12 +417,12 @@ DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const doub
 /* Straight lines between knots, constant outside. */
 DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, int knots, double x);
 
-/* ---- checks --------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 typedef struct dea_isolation {
-    const char *tensor;        /* "dq", "dw_rel", ... : the first gradient that differs; NULL if none does */
-    const char *what;          /* which comparison failed, in words; NULL if none did */
-    int batch, head;           /* where; batch is -1 for a parameter */
-    size_t index;              /* element inside that head's tensor */
+    const char *tensor; /* "dq", "dw_rel", ... : the first gradient that differs; NULL if none does */
+    const char *what;   /* which comparison failed, in words; NULL if none did */
+    int batch, head;    /* where; batch is -1 for a parameter */
+    size_t index;       /* element inside that head's tensor */
     double apart, together;
 } dea_isolation;
 
@@ -441,7 +444,10 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 #if defined(DEA_IMPLEMENTATION) && !defined(DEA_H_IMPLEMENTATION)
 #define DEA_H_IMPLEMENTATION
 
-#include <float.h>
+#ifdef __FAST_MATH__
+#    error "dea.h marks cells without a label by NaN and confines non-finite input: compile it without -ffast-math"
+#endif
+
 #include <math.h>
 #include <stdio.h> /* snprintf, for tensor names; nothing is ever printed */
 #include <string.h>
@@ -452,7 +458,7 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 #    include <cblas.h>
 #endif
 
-/* ==== 3. Status, memory, threads ======================================================================================
+/* ==== 3. Status, memory, threads =====================================================================================
  * Knows nothing of attention: sizes without overflow, scratch carved from the caller's workspace, work spread over workers,
  * counter-based random bits. */
 
@@ -461,31 +467,56 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 
 DEA_API const char *dea_status_string(dea_status status) {
     switch (status) {
-    case DEA_OK: return "success";
-    case DEA_ERR_NULL: return "a pointer that must be given is NULL";
-    case DEA_ERR_SHAPE: return "a size is zero or negative, or sizes do not fit each other";
-    case DEA_ERR_OVERFLOW: return "a product of sizes is too large for memory";
-    case DEA_ERR_WORKSPACE: return "the workspace is smaller than the workspace function says";
-    case DEA_ERR_ALIGNMENT: return "the workspace is not aligned to DEA_ALIGNMENT bytes";
-    case DEA_ERR_STRIDE: return "a stride is negative, or rows of one tensor overlap";
-    case DEA_ERR_ALIAS: return "an output shares memory with an input or with another output";
-    case DEA_ERR_KEY_LENGTH: return "a key length is below 0 or above seq_k";
-    case DEA_ERR_LABEL: return "an alpha label is outside [0, 0.95]";
-    case DEA_ERR_BLOCK: return "a label block is empty or outside the map";
-    case DEA_ERR_BLOCK_OVERLAP: return "two label blocks share a cell";
-    case DEA_ERR_TARGET: return "a target key is below -1 or not below seq_k";
-    case DEA_ERR_GAMMA: return "gamma is outside [0, 1]";
-    case DEA_ERR_DROPOUT: return "a dropout probability is outside [0, 1)";
-    case DEA_ERR_TEMPERATURE: return "a temperature is not a finite number above 0";
-    case DEA_ERR_OPTION: return "an option has no meaning, or two options exclude each other";
-    case DEA_ERR_ISA: return "the instruction set asked for is not there on this CPU or in this build";
-    case DEA_ERR_INDEX: return "an embedding id or class index is out of range";
-    case DEA_ERR_CAPACITY: return "a table or buffer is full, or a name is too long";
-    case DEA_ERR_NONFINITE: return "a gradient holds NaN or infinity; nothing was updated";
-    case DEA_ERR_ISOLATION: return "one loss reached a gradient that belongs to the other";
-    case DEA_ERR_LABELS_MISSING: return "the gate loss needs alpha labels";
-    case DEA_ERR_FROZEN: return "a frozen buffer was written, or an unfrozen or empty one was read";
-    case DEA_ERR_BASE_CHANGED: return "bytes that must stay frozen have changed";
+    case DEA_OK:
+        return "success";
+    case DEA_ERR_NULL:
+        return "a pointer that must be given is NULL";
+    case DEA_ERR_SHAPE:
+        return "a size is zero or negative, or sizes do not fit each other";
+    case DEA_ERR_OVERFLOW:
+        return "a product of sizes is too large for memory";
+    case DEA_ERR_WORKSPACE:
+        return "the workspace is smaller than the workspace function says";
+    case DEA_ERR_ALIGNMENT:
+        return "the workspace is not aligned to DEA_ALIGNMENT bytes";
+    case DEA_ERR_STRIDE:
+        return "a stride is negative, or rows of one tensor overlap";
+    case DEA_ERR_ALIAS:
+        return "an output shares memory with an input or with another output";
+    case DEA_ERR_KEY_LENGTH:
+        return "a key length is below 0 or above seq_k";
+    case DEA_ERR_LABEL:
+        return "an alpha label is outside [0, 0.95]";
+    case DEA_ERR_BLOCK:
+        return "a label block is empty or outside the map";
+    case DEA_ERR_BLOCK_OVERLAP:
+        return "two label blocks share a cell";
+    case DEA_ERR_TARGET:
+        return "a target key is below -1 or not below seq_k";
+    case DEA_ERR_GAMMA:
+        return "gamma is outside [0, 1]";
+    case DEA_ERR_DROPOUT:
+        return "a dropout probability is outside [0, 1)";
+    case DEA_ERR_TEMPERATURE:
+        return "a temperature is not a finite number above 0";
+    case DEA_ERR_OPTION:
+        return "an option has no meaning, or two options exclude each other";
+    case DEA_ERR_ISA:
+        return "the instruction set asked for is not there on this CPU or in this build";
+    case DEA_ERR_INDEX:
+        return "an embedding id or class index is out of range";
+    case DEA_ERR_CAPACITY:
+        return "a table or buffer is full, or a name is too long";
+    case DEA_ERR_NONFINITE:
+        return "a gradient holds NaN or infinity; nothing was updated";
+    case DEA_ERR_ISOLATION:
+        return "one loss reached a gradient that belongs to the other";
+    case DEA_ERR_LABELS_MISSING:
+        return "the gate loss needs alpha labels";
+    case DEA_ERR_FROZEN:
+        return "a frozen buffer was written, or an unfrozen or empty one was read";
+    case DEA_ERR_BASE_CHANGED:
+        return "bytes that must stay frozen have changed";
     }
     return "unknown status";
 }
@@ -625,12 +656,20 @@ static uint32_t dea__dropout_bits(dea__row_key key, uint32_t column) {
 }
 
 /* An element is kept if its bits are at least this. */
-static uint32_t dea__dropout_threshold(double p) { return (uint32_t)(p * 4294967296.0); }
+static uint32_t dea__dropout_threshold(double p) {
+    return (uint32_t)(p * 4294967296.0);
+}
 
 /* ---- numerics */
-static double dea__sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
-static double dea__softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static int dea__finite(double x) { return x - x == 0; }
+static double dea__sigmoid(double x) {
+    return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
+}
+static double dea__softplus(double x) {
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static int dea__finite(double x) {
+    return x - x == 0;
+}
 
 static double dea__dot(const dea_real *x, const dea_real *y, int n) {
     double sum = 0;
@@ -640,8 +679,9 @@ static double dea__dot(const dea_real *x, const dea_real *y, int n) {
 
 /* C [m,n] = alpha op(A) op(B) + beta C, row-major, op(A) [m,k], op(B) [k,n]; transposed: stored [k,m], [n,k]. C is not read
  * when beta is 0. */
-static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a, ptrdiff_t lda,
-                      const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc, const dea_threads *threads) {
+static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
+                      ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc,
+                      const dea_threads *threads) {
     if (m <= 0 || n <= 0) return;
 #ifndef DEA_NO_BLAS
     (void)threads;
@@ -656,7 +696,8 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
     (void)threads;
     for (int i = 0; i < m; i++) {
         dea_real *row = c + i * ldc;
-        if (beta == 0) memset(row, 0, (size_t)n * sizeof *row);
+        if (beta == 0)
+            memset(row, 0, (size_t)n * sizeof *row);
         else
             for (int j = 0; j < n; j++) row[j] = DEA__REAL(beta * (double)row[j]);
         for (int p = 0; p < k; p++) {
@@ -670,9 +711,9 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #endif
 }
 
-/* ==== 4. Vector kernels =============================================================================================== */
+/* ==== 4. Vector kernels =========================================================================================== */
 
-/* ==== 5. The plain path ===============================================================================================
+/* ==== 5. The plain path ==============================================================================================
  * Attention as the equations have it, with maps of T x T: first what a call may be given (both paths share these checks),
  * then one head forward, one head backward. Written to be read; the fast path is measured against it. Row sums are taken in
  * double. */
@@ -758,9 +799,11 @@ static int dea__collide(const dea__view *x, const dea__view *y) {
     const uintptr_t x0 = (uintptr_t)x->data, y0 = (uintptr_t)y->data;
     if (x0 + dea__span(x) * sizeof(dea_real) <= y0 || y0 + dea__span(y) * sizeof(dea_real) <= x0) return 0;
     const dea_strides s = x->strides;
-    if (s.batch != y->strides.batch || s.head != y->strides.head || s.token != y->strides.token || s.token <= 0) return 1;
+    if (s.batch != y->strides.batch || s.head != y->strides.head || s.token != y->strides.token || s.token <= 0)
+        return 1;
     if (x->width != y->width || (x0 > y0 ? x0 - y0 : y0 - x0) % sizeof(dea_real)) return 1;
-    const ptrdiff_t delta = x0 > y0 ? (ptrdiff_t)((x0 - y0) / sizeof(dea_real)) : -(ptrdiff_t)((y0 - x0) / sizeof(dea_real));
+    const ptrdiff_t delta =
+        x0 > y0 ? (ptrdiff_t)((x0 - y0) / sizeof(dea_real)) : -(ptrdiff_t)((y0 - x0) / sizeof(dea_real));
     const int batch = x->batch > y->batch ? x->batch : y->batch, heads = x->heads > y->heads ? x->heads : y->heads;
     const int tokens = x->tokens > y->tokens ? x->tokens : y->tokens;
     for (int b = 1 - batch; b < batch; b++)
@@ -810,7 +853,9 @@ static dea_status dea__check_alias(const dea__tensors *tensors) {
     return DEA_OK;
 }
 
-static int dea__alpha_valid(dea_real alpha) { return alpha >= 0 && alpha <= DEA__REAL(DEA_ALPHA_MAX); }
+static int dea__alpha_valid(dea_real alpha) {
+    return alpha >= 0 && alpha <= DEA__REAL(DEA_ALPHA_MAX);
+}
 
 static dea_status dea__check_blocks(const dea_attention *a) {
     const dea_label_block *blocks = a->label_blocks;
@@ -846,7 +891,8 @@ static dea_status dea__check_shape(const dea_attention *a) {
     if (!dea__count(a->batch, a->heads, widest, a->head_dim) || !dea__count(a->heads, a->head_dim, a->head_dim, 2) ||
         !dea__count(a->batch, a->heads, DEA_SAVED_FLOATS, a->seq_q))
         return DEA_ERR_OVERFLOW;
-    if ((int)a->path < DEA_PATH_AUTO || a->path > DEA_PATH_FAST || (int)a->isa < DEA_ISA_AUTO || a->isa > DEA_ISA_AVX512)
+    if ((int)a->path < DEA_PATH_AUTO || a->path > DEA_PATH_FAST || (int)a->isa < DEA_ISA_AUTO ||
+        a->isa > DEA_ISA_AVX512)
         return DEA_ERR_OPTION;
     if (a->labels && a->label_blocks) return DEA_ERR_OPTION;
     const dea_maps *maps = &a->maps;
@@ -910,14 +956,14 @@ DEA_API size_t dea_saved_count(const dea_attention *a) {
 
 /* ---- the scratch of one worker */
 typedef struct dea__plain {
-    dea_real *q, *u, *d_o;                  /* [Tq,d]: u = W_rel q - kbar */
-    dea_real *k, *v;                        /* [Tk,d]: keys centred */
-    dea_real *kbar;                         /* [d] */
-    dea_real *et0, *et1, *mix, *p, *grad;   /* [Tq,Tk] */
-    dea_real *du, *dq, *dk;                 /* [Tq,d], [Tq,d], [Tk,d] */
-    double *sigma0, *sigma1;                /* [Tq] */
-    double *gate_k, *sums;                  /* [Tk]: w_k.k_j; sums over a column or a key's norm */
-    dea_real *labels;                       /* [Tk] */
+    dea_real *q, *u, *d_o;                /* [Tq,d]: u = W_rel q - kbar */
+    dea_real *k, *v;                      /* [Tk,d]: keys centred */
+    dea_real *kbar;                       /* [d] */
+    dea_real *et0, *et1, *mix, *p, *grad; /* [Tq,Tk] */
+    dea_real *du, *dq, *dk;               /* [Tq,d], [Tq,d], [Tk,d] */
+    double *sigma0, *sigma1;              /* [Tq] */
+    double *gate_k, *sums;                /* [Tk]: w_k.k_j; sums over a column or a key's norm */
+    dea_real *labels;                     /* [Tk] */
 } dea__plain;
 
 static void dea__plain_layout(dea__plain *w, dea__arena *arena, const dea_attention *a) {
@@ -945,7 +991,9 @@ static void dea__plain_layout(dea__plain *w, dea__arena *arena, const dea_attent
     w->labels = dea__take_reals(arena, tk);
 }
 
-static int dea__keys(const dea_attention *a, int b) { return a->key_lengths ? a->key_lengths[b] : a->seq_k; }
+static int dea__keys(const dea_attention *a, int b) {
+    return a->key_lengths ? a->key_lengths[b] : a->seq_k;
+}
 
 /* n_i: how many keys query i sees, always the first ones. */
 static int dea__visible(const dea_attention *a, int b, int i) {
@@ -967,7 +1015,8 @@ static void dea__scatter(const dea__view *view, int b, int h, int rows, const de
 
 /* Y [Tq,d] = P X, row i over its own keys only. Causal rows go one by one: a zero weight times the NaN of a key that the row
  * does not see would be NaN. */
-static void dea__rows_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale, dea_real *y) {
+static void dea__rows_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale,
+                            dea_real *y) {
     const int d = a->head_dim, tk = a->seq_k;
     if (!a->causal) {
         dea__gemm(0, 0, a->seq_q, d, dea__keys(a, b), scale, p, tk, x, d, 0, y, d, NULL);
@@ -979,8 +1028,8 @@ static void dea__rows_times(const dea_attention *a, int b, const dea_real *p, co
 }
 
 /* Y [n,d] = P^T X + beta Y: key j gathers from the queries that see it. */
-static void dea__columns_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale, double beta,
-                               dea_real *y) {
+static void dea__columns_times(const dea_attention *a, int b, const dea_real *p, const dea_real *x, double scale,
+                               double beta, dea_real *y) {
     const int d = a->head_dim, tk = a->seq_k, keys = dea__keys(a, b);
     if (!a->causal) {
         dea__gemm(1, 0, keys, d, a->seq_q, scale, p, tk, x, d, beta, y, d, NULL);
@@ -988,8 +1037,8 @@ static void dea__columns_times(const dea_attention *a, int b, const dea_real *p,
     }
     if (beta == 0) memset(y, 0, (size_t)keys * (size_t)d * sizeof *y);
     for (int i = 0; i < a->seq_q; i++)
-        dea__gemm(1, 0, dea__visible(a, b, i), d, 1, scale, p + (size_t)i * (size_t)tk, tk, x + (size_t)i * (size_t)d, d, 1, y,
-                  d, NULL);
+        dea__gemm(1, 0, dea__visible(a, b, i), d, 1, scale, p + (size_t)i * (size_t)tk, tk, x + (size_t)i * (size_t)d,
+                  d, 1, y, d, NULL);
 }
 
 /* ---- one head, forward */
@@ -1070,14 +1119,18 @@ static double dea__gate_query(const dea_attention *a, int h, const dea_real *q) 
 }
 
 /* sigmoid(clip(z, -10, 10)) of (6), before the minimum with 0.95. NaN stays NaN. */
-static double dea__gate_sigmoid(double z) { return dea__sigmoid(z > 10 ? 10 : z < -10 ? -10 : z); }
+static double dea__gate_sigmoid(double z) {
+    return dea__sigmoid(z > 10 ? 10 : z < -10 ? -10 : z);
+}
 
 static double dea__alpha_hat(double z) { /* (6) */
     const double alpha = dea__gate_sigmoid(z);
     return alpha > DEA_ALPHA_MAX ? DEA_ALPHA_MAX : alpha;
 }
 
-static int dea__has_labels(const dea_attention *a) { return a->labels || a->label_block_count; }
+static int dea__has_labels(const dea_attention *a) {
+    return a->labels || a->label_block_count;
+}
 
 /* Alpha labels of one query over all keys, NaN where there is none. */
 static void dea__label_row(const dea_attention *a, int b, int i, dea_real *row) {
@@ -1117,7 +1170,9 @@ static void dea__plain_mix(const dea_attention *a, int b, int h, dea__plain *w, 
     }
 }
 
-static double dea__temperature(const dea_attention *a, int h) { return a->temperature ? (double)a->temperature[h] : 1; }
+static double dea__temperature(const dea_attention *a, int h) {
+    return a->temperature ? (double)a->temperature[h] : 1;
+}
 
 /* (14') without t: the mixed score of one cell. */
 static double dea__bracket(const dea__plain *w, size_t cell) {
@@ -1127,7 +1182,9 @@ static double dea__bracket(const dea__plain *w, size_t cell) {
 /* What the dropout mask of query row i multiplies weight j by: 0 or 1/(1-p). */
 static double dea__keep(const dea_attention *a, dea__row_key key, int j) {
     if (a->dropout == 0) return 1;
-    return dea__dropout_bits(key, (uint32_t)j) >= dea__dropout_threshold((double)a->dropout) ? 1 / (1 - (double)a->dropout) : 0;
+    return dea__dropout_bits(key, (uint32_t)j) >= dea__dropout_threshold((double)a->dropout)
+               ? 1 / (1 - (double)a->dropout)
+               : 0;
 }
 
 static dea__row_key dea__attention_row_key(const dea_attention *a, int b, int h, int i) {
@@ -1207,18 +1264,23 @@ static void dea__plain_forward_head(void *context, int job, int worker) {
 
 /* ---- one head, backward */
 
-/* Backward of dea__normalise, in place over the n keys a query sees:
- * dE_j = (dEt_j - mean dEt - Et_j mean(dEt o Et) s/sigma) / s, s = sigma + 1e-5; second term 0 where sigma = 0. */
+/* Backward of dea__normalise, in place over the n keys a query sees. SPEC 1.11, with s = sigma + 1e-5:
+ *     dE_j = (dEt_j - mean dEt - Et_j mean(dEt o Et) s/sigma) / s, second term 0 where sigma = 0.
+ * Et s/sigma has unit variance, so this is dEt with its parts along 1 and along Et projected off, plus a share 1e-5/s of the
+ * latter. Two keys leave nothing but that share: the projection is done twice, since the rounding of the first pass would
+ * drown it. */
 static void dea__normalise_backward(const dea_real *et, dea_real *grad, int n, double sigma) {
-    const double s = sigma + DEA_SIGMA_EPS;
-    double mean = 0, product = 0;
-    for (int j = 0; j < n; j++) {
-        mean += (double)grad[j];
-        product += (double)grad[j] * (double)et[j];
+    const double s = sigma + DEA_SIGMA_EPS, unit = sigma == 0 ? 0 : s / sigma;
+    double along = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        double mean = 0, product = 0;
+        for (int j = 0; j < n; j++) mean += (double)grad[j] / n;
+        for (int j = 0; j < n; j++) product += ((double)grad[j] - mean) * (double)et[j] * unit / n;
+        for (int j = 0; j < n; j++) grad[j] = DEA__REAL((double)grad[j] - mean - product * unit * (double)et[j]);
+        along += product;
     }
-    mean /= n > 0 ? n : 1;
-    const double slope = sigma > 0 ? product / n * s / sigma : sigma < 0 || sigma == 0 ? 0 : sigma;
-    for (int j = 0; j < n; j++) grad[j] = DEA__REAL(((double)grad[j] - mean - (double)et[j] * slope) / s);
+    for (int j = 0; j < n; j++)
+        grad[j] = DEA__REAL(((double)grad[j] + along * unit * (double)et[j] * (DEA_SIGMA_EPS / s)) / s);
 }
 
 static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h, dea__plain *w) {
@@ -1318,7 +1380,7 @@ static size_t dea__plain_workspace(const dea_attention *a) {
     return dea__for_workers(dea__plain_worker_bytes(a), a->threads.count, (size_t)a->batch * (size_t)a->heads);
 }
 
-/* ==== 6. The fast path ================================================================================================ */
+/* ==== 6. The fast path ============================================================================================ */
 
 static dea_status dea__check_path(const dea_attention *a) {
     return a->path == DEA_PATH_FAST ? DEA_ERR_OPTION : a->isa > DEA_ISA_BASELINE ? DEA_ERR_ISA : DEA_OK;
@@ -1402,7 +1464,7 @@ DEA_API dea_status dea_backward(const dea_attention *a, const dea_real *o, const
     return DEA_OK;
 }
 
-/* ==== 7. Gate loss ====================================================================================================
+/* ==== 7. Gate loss ===================================================================================================
  * Beta, spotlight and decision loss, and the gate's gradient. Reads q, k and the energies; the only gradients it may touch
  * are dw_gate and dc_gate. */
 
@@ -1442,7 +1504,8 @@ static double dea__gate_slope(double z, double upstream, int projected) {
     return upstream * alpha * (1 - alpha);
 }
 
-typedef struct dea__gate_sums { /* of one head, over the batch; gradients [2d+3] = dw_gate, dc, without the means' 1/n */
+typedef struct
+    dea__gate_sums { /* of one head, over the batch; gradients [2d+3] = dw_gate, dc, without the means' 1/n */
     double dense, photo;
     int64_t labelled, valid;
     double *d_dense, *d_photo;
@@ -1534,7 +1597,8 @@ static void dea__gate_row(const dea__gate_call *call, int b, int h, int i, dea__
     const dea_attention *a = call->a;
     const dea_gate *gate = call->gate;
     const int d = a->head_dim, tk = a->seq_k, n = dea__visible(a, b, i);
-    const size_t row = (size_t)i * (size_t)tk, map_row = ((size_t)b * (size_t)a->heads + (size_t)h) * (size_t)a->seq_q + (size_t)i;
+    const size_t row = (size_t)i * (size_t)tk,
+                 map_row = ((size_t)b * (size_t)a->heads + (size_t)h) * (size_t)a->seq_q + (size_t)i;
     const dea_real *et0 = w->plain.et0 + row, *et1 = w->plain.et1 + row, *labels = w->plain.labels;
     const dea__view kv = dea__k_view(a, a->k);
     const dea_real *q = w->plain.q + (size_t)i * (size_t)d, *k = a->k + dea__head_offset(&kv, b, h);
@@ -1551,7 +1615,8 @@ static void dea__gate_row(const dea__gate_call *call, int b, int h, int i, dea__
             dea__gate_accumulate(sums->d_dense, dea__gate_slope(w->z[j], 2 * error, gate->projected), q,
                                  k + j * kv.strides.token, et0[j], et1[j], d);
     }
-    int target = gate->targets ? gate->targets[(size_t)b * (size_t)a->seq_q + (size_t)i] : dea__oracle_winner(et0, et1, labels, n);
+    int target = gate->targets ? gate->targets[(size_t)b * (size_t)a->seq_q + (size_t)i]
+                               : dea__oracle_winner(et0, et1, labels, n);
     if (target >= n || (target >= 0 && labels[target] != labels[target])) target = -1;
     if (gate->winners) gate->winners[map_row] = target;
     for (int j = 0; j < tk; j++) {
@@ -1627,7 +1692,8 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
     if (status == DEA_OK) status = dea__check_gate(a, gate);
     if (status != DEA_OK) return status;
     if (!saved || !result) return DEA_ERR_NULL;
-    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q, bytes = dea_gate_loss_workspace(a, gate);
+    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q,
+                 bytes = dea_gate_loss_workspace(a, gate);
     dea__tensors tensors;
     tensors.count = 0;
     dea__add_inputs(&tensors, a);
@@ -1665,14 +1731,16 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
     const int width = 2 * a->head_dim + 2;
     for (int h = 0; call.wants_gradient && h < a->heads; h++)
         for (int c = 0; c <= width; c++) {
-            const double g = (double)gate->scale * (per_cell * call.sums[h].d_dense[c] + per_pair * call.sums[h].d_photo[c]);
-            if (c < width && gradients->dw_gate) gradients->dw_gate[(size_t)h * (size_t)width + (size_t)c] += DEA__REAL(g);
+            const double g =
+                (double)gate->scale * (per_cell * call.sums[h].d_dense[c] + per_pair * call.sums[h].d_photo[c]);
+            if (c < width && gradients->dw_gate)
+                gradients->dw_gate[(size_t)h * (size_t)width + (size_t)c] += DEA__REAL(g);
             if (c == width && gradients->dc_gate) gradients->dc_gate[h] += DEA__REAL(g);
         }
     return DEA_OK;
 }
 
-/* ==== 8. Parts ========================================================================================================
+/* ==== 8. Parts =======================================================================================================
  * What a Transformer needs besides attention. Each backward quotes the forward line it differentiates. Rows are handed out
  * to workers in fixed chunks, and sums over rows are taken in row order, so bits do not depend on the number of threads. */
 
@@ -1697,8 +1765,8 @@ static dea_status dea__check_rows(int rows, int width, int other) {
                : DEA_ERR_OVERFLOW;
 }
 
-DEA_API dea_status dea_linear_forward(const dea_real *x, const dea_real *w, const dea_real *b, dea_real *y, int rows, int in,
-                                      int out, const dea_threads *threads) {
+DEA_API dea_status dea_linear_forward(const dea_real *x, const dea_real *w, const dea_real *b, dea_real *y, int rows,
+                                      int in, int out, const dea_threads *threads) {
     if (!x || !w || !y) return DEA_ERR_NULL;
     const dea_status status = dea__check_rows(rows, in, out);
     if (status != DEA_OK) return status;
@@ -1712,8 +1780,9 @@ DEA_API dea_status dea_linear_forward(const dea_real *x, const dea_real *w, cons
     return DEA_OK;
 }
 
-DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, const dea_real *dy, dea_real *dx, dea_real *dw,
-                                       dea_real *db, int rows, int in, int out, const dea_threads *threads) {
+DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, const dea_real *dy, dea_real *dx,
+                                       dea_real *dw, dea_real *db, int rows, int in, int out,
+                                       const dea_threads *threads) {
     if (!dy || (dx && !w) || (dw && !x)) return DEA_ERR_NULL;
     const dea_status status = dea__check_rows(rows, in, out);
     if (status != DEA_OK) return status;
@@ -1742,11 +1811,14 @@ typedef struct dea__norm_call {
 
 enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
 
-static int dea__chunks(size_t count, size_t chunk) { return (int)((count + chunk - 1) / chunk); }
+static int dea__chunks(size_t count, size_t chunk) {
+    return (int)((count + chunk - 1) / chunk);
+}
 
 static void dea__norm_forward_chunk(void *context, int job, int worker) {
     const dea__norm_call *n = (const dea__norm_call *)context;
-    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    const int begin = job * DEA__CHUNK_ROWS,
+              end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
         const dea_real *x = n->x + (size_t)i * (size_t)n->width;
@@ -1768,14 +1840,16 @@ static void dea__norm_forward_chunk(void *context, int job, int worker) {
 }
 
 DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y,
-                                          dea_real *saved, int rows, int width, double eps, const dea_threads *threads) {
+                                          dea_real *saved, int rows, int width, double eps,
+                                          const dea_threads *threads) {
     dea_status status = dea__check_rows(rows, width, 1);
     if (status == DEA_OK) status = dea__check_elementwise(x, y, (size_t)rows * (size_t)width);
     if (status != DEA_OK) return status;
     if (!(eps >= 0) || !dea__finite(eps)) return DEA_ERR_OPTION;
     const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
     if (dea__partial_overlap(gain, y, w, count) || dea__partial_overlap(bias, y, w, count) ||
-        dea__partial_overlap(saved, y, 2 * (size_t)rows, count) || dea__partial_overlap(saved, x, 2 * (size_t)rows, count))
+        dea__partial_overlap(saved, y, 2 * (size_t)rows, count) ||
+        dea__partial_overlap(saved, x, 2 * (size_t)rows, count))
         return DEA_ERR_ALIAS;
     dea__norm_call call;
     memset(&call, 0, sizeof call);
@@ -1789,7 +1863,8 @@ DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gai
 /* forward: hat = (x - mean) scale, y = gain hat + bias.  g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)) */
 static void dea__norm_backward_chunk(void *context, int job, int worker) {
     const dea__norm_call *n = (const dea__norm_call *)context;
-    const int begin = job * DEA__CHUNK_ROWS, end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
+    const int begin = job * DEA__CHUNK_ROWS,
+              end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
         const dea_real *x = n->x + (size_t)i * (size_t)n->width, *dy = n->dy + (size_t)i * (size_t)n->width;
@@ -1810,9 +1885,9 @@ static void dea__norm_backward_chunk(void *context, int job, int worker) {
     }
 }
 
-DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved, const dea_real *dy,
-                                           dea_real *dx, dea_real *dgain, dea_real *dbias, int rows, int width,
-                                           const dea_threads *threads) {
+DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved,
+                                           const dea_real *dy, dea_real *dx, dea_real *dgain, dea_real *dbias, int rows,
+                                           int width, const dea_threads *threads) {
     if (!x || !saved || !dy) return DEA_ERR_NULL;
     const dea_status status = dea__check_rows(rows, width, 1);
     if (status != DEA_OK) return status;
@@ -1932,8 +2007,8 @@ static dea_status dea__check_ids(const int *ids, int rows, int vocab) {
     return DEA_OK;
 }
 
-DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, dea_real *y, int rows, int vocab, int width,
-                                         double scale) {
+DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, dea_real *y, int rows, int vocab,
+                                         int width, double scale) {
     if (!table || !ids || !y) return DEA_ERR_NULL;
     dea_status status = dea__check_rows(rows, width, vocab);
     if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
@@ -1945,8 +2020,8 @@ DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, 
     return DEA_OK;
 }
 
-DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, dea_real *dtable, int rows, int vocab, int width,
-                                          double scale) {
+DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, dea_real *dtable, int rows, int vocab,
+                                          int width, double scale) {
     if (!ids || !dy || !dtable) return DEA_ERR_NULL;
     dea_status status = dea__check_rows(rows, width, vocab);
     if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
@@ -1954,12 +2029,13 @@ DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, de
     const size_t w = (size_t)width;
     if (dea__partial_overlap(dtable, dy, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
     for (int i = 0; i < rows; i++)
-        for (size_t c = 0; c < w; c++) dtable[(size_t)ids[i] * w + c] += DEA__REAL(scale * (double)dy[(size_t)i * w + c]);
+        for (size_t c = 0; c < w; c++)
+            dtable[(size_t)ids[i] * w + c] += DEA__REAL(scale * (double)dy[(size_t)i * w + c]);
     return DEA_OK;
 }
 
-static dea_status dea__check_classes(const dea_real *logits, const int *targets, int rows, int classes, double smoothing,
-                                     int *counted) {
+static dea_status dea__check_classes(const dea_real *logits, const int *targets, int rows, int classes,
+                                     double smoothing, int *counted) {
     if (!logits || !targets) return DEA_ERR_NULL;
     const dea_status status = dea__check_rows(rows, classes, 1);
     if (status != DEA_OK) return status;
@@ -1981,8 +2057,8 @@ static double dea__log_sum_exp(const dea_real *x, int count) {
     return largest + log(sum);
 }
 
-DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted, int rows,
-                                             int classes, double smoothing) {
+DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted,
+                                             int rows, int classes, double smoothing) {
     int used;
     if (!loss) return DEA_ERR_NULL;
     const dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
@@ -1993,15 +2069,16 @@ DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *
         const dea_real *x = logits + (size_t)i * (size_t)classes;
         double mean = 0;
         for (int c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / classes;
-        total += dea__log_sum_exp(x, classes) - (1 - smoothing) * (double)x[targets[i]] - (smoothing > 0 ? smoothing * mean : 0);
+        total += dea__log_sum_exp(x, classes) - (1 - smoothing) * (double)x[targets[i]] -
+                 (smoothing > 0 ? smoothing * mean : 0);
     }
     *loss = used ? total / used : 0;
     if (counted) *counted = used;
     return DEA_OK;
 }
 
-DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int *targets, double d_loss, dea_real *dlogits,
-                                              int rows, int classes, double smoothing) {
+DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int *targets, double d_loss,
+                                              dea_real *dlogits, int rows, int classes, double smoothing) {
     int used;
     if (!dlogits) return DEA_ERR_NULL;
     dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
@@ -2097,7 +2174,7 @@ DEA_API void dea_fill_orthogonal(dea_real *w, int n, uint64_t seed) {
     }
 }
 
-/* ==== 9. The layer ====================================================================================================
+/* ==== 9. The layer ===================================================================================================
  * Projections around the attention, over one parameter arena. Mathematics is called, not written, here. */
 
 DEA_API dea_layer dea_layer_init(int d_model, int heads) {
@@ -2121,7 +2198,8 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
     if (status != DEA_OK) return status;
     if (!table || !prefix) return DEA_ERR_NULL;
     const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
-    const int qkv[2] = {3 * d_model, d_model}, rel[3] = {heads, d, d}, gate[2] = {heads, 2 * d + 2}, out[2] = {d_model, d_model};
+    const int qkv[2] = {3 * d_model, d_model}, rel[3] = {heads, d, d}, gate[2] = {heads, 2 * d + 2},
+              out[2] = {d_model, d_model};
     const struct {
         const char *name;
         int rank;
@@ -2130,9 +2208,12 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
         int decay;
         size_t *offset;
     } rows[8] = {
-        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &layer->w_qkv},   {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &layer->b_qkv},
-        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &layer->w_rel},   {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &layer->w_gate},
-        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &layer->c_gate}, {"w_o", 2, out, DEA_GROUP_MAIN, 1, &layer->w_o},
+        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &layer->w_qkv},
+        {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &layer->b_qkv},
+        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &layer->w_rel},
+        {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &layer->w_gate},
+        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &layer->c_gate},
+        {"w_o", 2, out, DEA_GROUP_MAIN, 1, &layer->w_o},
         {"b_o", 1, out, DEA_GROUP_MAIN, 0, &layer->b_o},
         {"temperature", 1, &heads, DEA_GROUP_MAIN, 0, &layer->temperatures},
     };
@@ -2153,7 +2234,8 @@ DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uin
     const dea_status status = dea__check_layer(layer);
     if (status != DEA_OK) return status;
     if (!params) return DEA_ERR_NULL;
-    if (layer->use_temperature && !(layer->temperature > 0 && dea__finite(layer->temperature))) return DEA_ERR_TEMPERATURE;
+    if (layer->use_temperature && !(layer->temperature > 0 && dea__finite(layer->temperature)))
+        return DEA_ERR_TEMPERATURE;
     const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
     const size_t square = (size_t)d_model * (size_t)d_model;
     for (int part = 0; part < 3; part++)
@@ -2166,7 +2248,8 @@ DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uin
         dea_real *w_rel = params + layer->w_rel + (size_t)h * (size_t)d * (size_t)d;
         if (layer->w_rel_identity)
             for (int i = 0; i < d * d; i++) w_rel[i] = i % (d + 1) == 0 ? 1 : 0;
-        else dea_fill_orthogonal(w_rel, d, dea__mix64(seed + 4) + (uint64_t)h);
+        else
+            dea_fill_orthogonal(w_rel, d, dea__mix64(seed + 4) + (uint64_t)h);
         dea_fill_xavier(params + layer->w_gate + (size_t)h * (size_t)(2 * d + 2), 2 * (size_t)d + 2, 2 * d + 2, 1,
                         dea__mix64(seed + 5) + (uint64_t)h);
         params[layer->c_gate + (size_t)h] = DEA__REAL(-0.5);
@@ -2194,17 +2277,18 @@ DEA_API dea_attention dea_layer_attention(const dea_layer *layer, const dea_real
 typedef struct dea__layer_places {
     dea_real *qkv, *o, *saved; /* cache: [B,T,3,H,d], [B,T,H,d], [B,H,4,T] */
     size_t cache_count;
-    dea_real *dqkv, *d_o;      /* backward's scratch */
-    void *inner;               /* the attention's workspace */
+    dea_real *dqkv, *d_o; /* backward's scratch */
+    void *inner;          /* the attention's workspace */
     size_t inner_bytes, total_bytes;
 } dea__layer_places;
 
-static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention *a, const dea_gate *gate, dea_real *cache,
-                                    void *workspace, dea__layer_places *p) {
+static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention *a, const dea_gate *gate,
+                                    dea_real *cache, void *workspace, dea__layer_places *p) {
     dea_status status = dea__check_layer(layer);
     if (status == DEA_OK) status = dea__check_shape(a);
     if (status != DEA_OK) return status;
-    if (a->heads != layer->heads || a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k) return DEA_ERR_SHAPE;
+    if (a->heads != layer->heads || a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k)
+        return DEA_ERR_SHAPE;
     const size_t x = dea__count(a->batch, a->seq_q, layer->d_model, 1);
     if (!dea__count(a->batch, a->seq_q, layer->d_model, 5)) return DEA_ERR_OVERFLOW;
     p->qkv = cache;
@@ -2234,8 +2318,9 @@ DEA_API size_t dea_layer_workspace(const dea_layer *layer, const dea_attention *
     return dea__layer_layout(layer, a, gate, NULL, NULL, &p) == DEA_OK ? p.total_bytes : 0;
 }
 
-DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *params, dea_attention *a, const dea_real *x,
-                                     dea_real *y, dea_real *cache, void *workspace, size_t workspace_bytes) {
+DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *params, dea_attention *a,
+                                     const dea_real *x, dea_real *y, dea_real *cache, void *workspace,
+                                     size_t workspace_bytes) {
     dea__layer_places p;
     dea_status status = dea__layer_layout(layer, a, NULL, cache, workspace, &p);
     if (status != DEA_OK) return status;
@@ -2256,7 +2341,8 @@ DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *par
                                     &a->threads);
     if (status == DEA_OK) status = dea_forward(a, p.o, p.saved, p.inner, p.inner_bytes);
     if (status == DEA_OK)
-        status = dea_linear_forward(p.o, params + layer->w_o, params + layer->b_o, y, rows, d_model, d_model, &a->threads);
+        status =
+            dea_linear_forward(p.o, params + layer->w_o, params + layer->b_o, y, rows, d_model, d_model, &a->threads);
     return status;
 }
 
@@ -2282,12 +2368,12 @@ DEA_API dea_status dea_layer_backward(const dea_layer *layer, const dea_real *pa
     g.dv = p.dqkv + 2 * d_model;
     g.dw_rel = grads + layer->w_rel;
     if (layer->use_temperature) g.dtemperature = grads + layer->temperatures;
-    status = dea_linear_backward(p.o, params + layer->w_o, dy, p.d_o, grads + layer->w_o, grads + layer->b_o, rows, d_model,
-                                 d_model, &a->threads);
+    status = dea_linear_backward(p.o, params + layer->w_o, dy, p.d_o, grads + layer->w_o, grads + layer->b_o, rows,
+                                 d_model, d_model, &a->threads);
     if (status == DEA_OK) status = dea_backward(a, p.o, p.saved, p.d_o, &g, p.inner, p.inner_bytes);
     if (status == DEA_OK)
-        status = dea_linear_backward(x, params + layer->w_qkv, p.dqkv, dx, grads + layer->w_qkv, grads + layer->b_qkv, rows,
-                                     d_model, 3 * d_model, &a->threads);
+        status = dea_linear_backward(x, params + layer->w_qkv, p.dqkv, dx, grads + layer->w_qkv, grads + layer->b_qkv,
+                                     rows, d_model, 3 * d_model, &a->threads);
     return status;
 }
 
@@ -2310,7 +2396,7 @@ DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attenti
     return dea_gate_loss(a, gate, p.saved, &g, result, p.inner, p.inner_bytes);
 }
 
-/* ==== 11. Optimiser, schedules, oracle helpers ======================================================================== */
+/* ==== 11. Optimiser, schedules, oracle helpers ==================================================================== */
 
 DEA_API dea_adamw dea_adamw_init(void) {
     dea_adamw optimiser;
@@ -2326,14 +2412,17 @@ DEA_API dea_adamw dea_adamw_init(void) {
 }
 
 static dea_status dea__check_adamw(const dea_adamw *o, int64_t step, double lr_factor) {
-    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0)) return DEA_ERR_OPTION;
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0))
+        return DEA_ERR_OPTION;
     for (int g = 0; g < DEA_GROUPS; g++)
-        if (!(o->lr[g] >= 0 && o->clip[g] >= 0) || !dea__finite(o->lr[g]) || !dea__finite(o->clip[g])) return DEA_ERR_OPTION;
+        if (!(o->lr[g] >= 0 && o->clip[g] >= 0) || !dea__finite(o->lr[g]) || !dea__finite(o->clip[g]))
+            return DEA_ERR_OPTION;
     return step >= 1 && lr_factor >= 0 && dea__finite(lr_factor) ? DEA_OK : DEA_ERR_OPTION;
 }
 
-DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params, const dea_real *grads,
-                                  dea_real *m, dea_real *v, int64_t step, double lr_factor, double *norms) {
+DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params,
+                                  const dea_real *grads, dea_real *m, dea_real *v, int64_t step, double lr_factor,
+                                  double *norms) {
     if (!optimiser || !table || !table->tensors || !params || !grads || !m || !v) return DEA_ERR_NULL;
     const dea_status status = dea__check_adamw(optimiser, step, lr_factor);
     if (status != DEA_OK) return status;
@@ -2398,10 +2487,14 @@ DEA_API dea_band dea_band_of(double alpha) {
 
 DEA_API const char *dea_band_name(dea_band band) {
     switch (band) {
-    case DEA_BAND_NEAR: return "near-identical";
-    case DEA_BAND_WEAK: return "weak";
-    case DEA_BAND_STRONG: return "strong";
-    case DEA_BAND_BETWEEN: break;
+    case DEA_BAND_NEAR:
+        return "near-identical";
+    case DEA_BAND_WEAK:
+        return "weak";
+    case DEA_BAND_STRONG:
+        return "strong";
+    case DEA_BAND_BETWEEN:
+        break;
     }
     return "between";
 }
@@ -2459,7 +2552,8 @@ DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const doub
     const dea_status status = dea__check_workspace(workspace, workspace_bytes, dea_isotonic_workspace(count));
     if (status != DEA_OK) return status;
     for (int i = 0; i < count; i++)
-        if (!dea__finite(x[i]) || !dea__finite(y[i]) || (weight && !(weight[i] > 0 && dea__finite(weight[i])))) return DEA_ERR_OPTION;
+        if (!dea__finite(x[i]) || !dea__finite(y[i]) || (weight && !(weight[i] > 0 && dea__finite(weight[i]))))
+            return DEA_ERR_OPTION;
     dea__pool *pools = (dea__pool *)workspace;
     for (int i = 0; i < count; i++) {
         pools[i].x = pools[i].last_x = x[i];
@@ -2496,14 +2590,16 @@ DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, in
     int low = 0, high = knots - 1;
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
-        if (knot_x[middle] <= x) low = middle;
-        else high = middle;
+        if (knot_x[middle] <= x)
+            low = middle;
+        else
+            high = middle;
     }
     const double share = (x - knot_x[low]) / (knot_x[high] - knot_x[low]);
     return knot_y[low] + share * (knot_y[high] - knot_y[low]);
 }
 
-/* ==== 12. Checks ====================================================================================================== */
+/* ==== 12. Checks ================================================================================================== */
 
 /* Gradients of one run, laid end to end in the order of dea_gradients. */
 enum { DEA__DQ, DEA__DK, DEA__DV, DEA__DW_REL, DEA__DTEMPERATURE, DEA__DW_GATE, DEA__DC_GATE, DEA__GRADIENTS };
@@ -2527,9 +2623,10 @@ static dea_status dea__isolation_layout(const dea_attention *a, const dea_gate *
     if (status != DEA_OK) return status;
     if (!gate) return DEA_ERR_NULL;
     const size_t h = (size_t)a->heads, d = (size_t)a->head_dim;
-    const dea__view q = dea__q_view(a, NULL), k = dea__k_view(a, NULL), v = dea__v_view(a, NULL), o = dea__o_view(a, NULL);
-    const size_t size[DEA__GRADIENTS] = {dea__span(&q), dea__span(&k), dea__span(&v), h * d * d, a->temperature ? h : 0,
-                                         h * (2 * d + 2), h};
+    const dea__view q = dea__q_view(a, NULL), k = dea__k_view(a, NULL), v = dea__v_view(a, NULL),
+                    o = dea__o_view(a, NULL);
+    const size_t size[DEA__GRADIENTS] = {
+        dea__span(&q), dea__span(&k), dea__span(&v), h * d * d, a->temperature ? h : 0, h * (2 * d + 2), h};
     if (!size[DEA__DQ] || !size[DEA__DK] || !size[DEA__DV] || !dea__span(&o)) return DEA_ERR_STRIDE;
     dea__arena arena = {(char *)workspace, 0, 0};
     memcpy(p->size, size, sizeof size);
@@ -2575,16 +2672,17 @@ static dea_status dea__isolation_run(dea__isolation_places *p, const dea_gate *g
     if (!p->size[DEA__DTEMPERATURE]) g.dtemperature = NULL;
     for (; *order; order++) {
         dea_gate_result result;
-        const dea_status status = *order == 't' ? dea_backward(&p->a, p->o, p->saved, d_o, &g, p->inner, p->inner_bytes)
-                                                : dea_gate_loss(&p->a, gate, p->saved, &g, &result, p->inner, p->inner_bytes);
+        const dea_status status = *order == 't'
+                                      ? dea_backward(&p->a, p->o, p->saved, d_o, &g, p->inner, p->inner_bytes)
+                                      : dea_gate_loss(&p->a, gate, p->saved, &g, &result, p->inner, p->inner_bytes);
         if (status != DEA_OK) return status;
     }
     return DEA_OK;
 }
 
 /* Names the first element in which gradients [from, to) of two runs differ in a bit. With `other` < 0: differ from zero. */
-static dea_status dea__isolation_compare(const dea__isolation_places *p, int run, int other, int from, int to, const char *what,
-                                         dea_isolation *report) {
+static dea_status dea__isolation_compare(const dea__isolation_places *p, int run, int other, int from, int to,
+                                         const char *what, dea_isolation *report) {
     static const char *const names[DEA__GRADIENTS] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
     for (int i = from; i < to; i++)
         for (size_t j = 0; j < p->size[i]; j++) {
@@ -2595,7 +2693,9 @@ static dea_status dea__isolation_compare(const dea__isolation_places *p, int run
             report->apart = (double)apart;
             report->together = (double)together;
             if (i <= DEA__DV) { /* strided: find the row */
-                const dea__view view = i == DEA__DQ ? dea__q_view(&p->a, NULL) : i == DEA__DK ? dea__k_view(&p->a, NULL) : dea__v_view(&p->a, NULL);
+                const dea__view view = i == DEA__DQ   ? dea__q_view(&p->a, NULL)
+                                       : i == DEA__DK ? dea__k_view(&p->a, NULL)
+                                                      : dea__v_view(&p->a, NULL);
                 for (int b = 0; b < p->a.batch; b++)
                     for (int h = 0; h < p->a.heads; h++)
                         for (int t = 0; t < view.tokens; t++) {
@@ -2642,7 +2742,8 @@ DEA_API dea_status dea_verify_isolation(const dea_attention *a, const dea_gate *
         {3, 1, DEA__DW_GATE, DEA__GRADIENTS, "gate then task differs from the gate loss alone"},
     };
     for (int i = 0; status == DEA_OK && i < 6; i++)
-        status = dea__isolation_compare(&p, checks[i].run, checks[i].other, checks[i].from, checks[i].to, checks[i].what, report);
+        status = dea__isolation_compare(&p, checks[i].run, checks[i].other, checks[i].from, checks[i].to,
+                                        checks[i].what, report);
     return status;
 }
 

@@ -21,11 +21,11 @@ typedef struct pair {
 } pair;
 
 static const pair pairs[PAIRS] = {
-    {"dog", "dogs", "log", "inflection", -3.4, 0.95},      {"car", "automobile", "cat", "synonym", -3.0, 0.97},
-    {"run", "running", "sun", "inflection", -3.2, 0.93},   {"car", "road", "cart", "association", -1.2, 0.55},
+    {"dog", "dogs", "log", "inflection", -3.4, 0.95},       {"car", "automobile", "cat", "synonym", -3.0, 0.97},
+    {"run", "running", "sun", "inflection", -3.2, 0.93},    {"car", "road", "cart", "association", -1.2, 0.55},
     {"doctor", "nurse", "door", "association", -1.1, 0.60}, {"king", "queen", "ring", "counterpart", 1.6, 0.70},
-    {"car", "wheel", "care", "part of", 2.0, 0.50},        {"Paris", "France", "Parish", "capital of", 2.33, 0.45},
-    {"Tokyo", "Japan", "Kyoto", "capital of", 2.3, 0.45},  {"5+3", "8", "5+2", "sum", 2.8, 0.20},
+    {"car", "wheel", "care", "part of", 2.0, 0.50},         {"Paris", "France", "Parish", "capital of", 2.33, 0.45},
+    {"Tokyo", "Japan", "Kyoto", "capital of", 2.3, 0.45},   {"5+3", "8", "5+2", "sum", 2.8, 0.20},
 };
 
 /* The model: one head. Each pair is a batch row with one query and a few keys. */
@@ -61,7 +61,8 @@ static void set_words(model *m) {
         spell(pairs[p].query, m->q[p]);
         spell(pairs[p].target, own);
         spell(pairs[p].distractor, m->k[p][DISTRACTOR]);
-        for (int other = DISTRACTOR + 1; other < KEYS; other++) spell(pairs[(p + 2 * other) % PAIRS].target, m->k[p][other]);
+        for (int other = DISTRACTOR + 1; other < KEYS; other++)
+            spell(pairs[(p + 2 * other) % PAIRS].target, m->k[p][other]);
         for (int i = 0; i < DIM; i++) {
             float related = 0;
             for (int j = 0; j < DIM; j++) related += m->w_rel[i][j] * m->q[p][j];
@@ -120,14 +121,15 @@ static int fit(model *m, const dea_gate *gate, const dea_table *table, float *pa
             !check(dea_adamw_step(&optimiser, table, params, grads, first, second, step, 1, NULL)))
             return 0;
         if (step == 1 || step % 100 == 0)
-            printf("  step %3d   gate loss %.4f = dense %.4f + photo-finish %.4f over %lld pairs\n", step, loss.loss, loss.dense,
-                   loss.photo, (long long)loss.valid);
+            printf("  step %3d   gate loss %.4f = dense %.4f + photo-finish %.4f over %lld pairs\n", step, loss.loss,
+                   loss.dense, loss.photo, (long long)loss.valid);
     }
     return forward(m);
 }
 
 static void print_table(const model *m) {
-    printf("\n  %-8s %-11s %-12s %-15s %6s %10s   %s\n", "query", "target", "look-alike", "band", "alpha", "alpha-hat", "relation");
+    printf("\n  %-8s %-11s %-12s %-15s %6s %10s   %s\n", "query", "target", "look-alike", "band", "alpha", "alpha-hat",
+           "relation");
     for (int p = 0; p < PAIRS; p++)
         printf("  %-8s %-11s %-12s %-15s %6.3f %10.3f   %s\n", pairs[p].query, pairs[p].target, pairs[p].distractor,
                dea_band_name(dea_band_of((double)m->labels[p].alpha)), (double)m->labels[p].alpha,
@@ -152,8 +154,8 @@ static int photo_finish(const model *m, int p) {
         if (ends[i] < low) low = ends[i];
         if (ends[i] > high) high = ends[i];
     }
-    printf("\n  Photo-finish of %s: %s (T) against %s (L), score S*(alpha) over alpha\n\n", pairs[p].query, pairs[p].target,
-           pairs[p].distractor);
+    printf("\n  Photo-finish of %s: %s (T) against %s (L), score S*(alpha) over alpha\n\n", pairs[p].query,
+           pairs[p].target, pairs[p].distractor);
     if (!dea_beta(t0, t1, d0, d1, &beta)) {
         printf("  no finish: one of the two wins at every alpha\n");
         return 0;
@@ -168,8 +170,7 @@ static int photo_finish(const model *m, int p) {
         canvas[plot_row((1 - at) * d0 + at * d1, low, high)][x] = 'L';
         canvas[plot_row((1 - at) * t0 + at * t1, low, high)][x] = 'T';
     }
-    for (int y = 0; y < HEIGHT; y++)
-        printf("  %6.2f %s\n", high - (high - low) * y / (HEIGHT - 1), canvas[y]);
+    for (int y = 0; y < HEIGHT; y++) printf("  %6.2f %s\n", high - (high - low) * y / (HEIGHT - 1), canvas[y]);
     char axis[WIDTH + 1];
     memset(axis, '-', WIDTH);
     axis[WIDTH] = '\0';
@@ -180,8 +181,8 @@ static int photo_finish(const model *m, int p) {
     printf("\n  beta + %.3f   oracle alpha ^ %.3f   alpha-hat * %.3f\n", beta, alpha, hat);
     const int right = t1 > d1; /* the target's side of the finish */
     const int won = right ? hat > beta : hat < beta;
-    printf("  the target wins %s beta; alpha-hat lies %s it: %s wins\n", right ? "above" : "below", hat > beta ? "above" : "below",
-           won ? pairs[p].target : pairs[p].distractor);
+    printf("  the target wins %s beta; alpha-hat lies %s it: %s wins\n", right ? "above" : "below",
+           hat > beta ? "above" : "below", won ? pairs[p].target : pairs[p].distractor);
     return won;
 }
 
@@ -191,9 +192,10 @@ static int isolated(model *m, const dea_gate *gate) {
     dea_fill_normal(d_o, PAIRS * DIM, 1, 3);
     const dea_status status = dea_verify_isolation(&m->attention, gate, d_o, &report, m->workspace, m->bytes);
     if (status == DEA_ERR_ISOLATION)
-        printf("\n  isolation: FAILED, %s: %s, head %d, element %zu: %g apart, %g together\n", report.what, report.tensor,
-               report.head, report.index, report.apart, report.together);
-    else if (check(status)) printf("\n  isolation: every gradient the same bit for bit, losses apart and together\n");
+        printf("\n  isolation: FAILED, %s: %s, head %d, element %zu: %g apart, %g together\n", report.what,
+               report.tensor, report.head, report.index, report.apart, report.together);
+    else if (check(status))
+        printf("\n  isolation: every gradient the same bit for bit, losses apart and together\n");
     return status == DEA_OK;
 }
 

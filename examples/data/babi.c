@@ -284,8 +284,7 @@ static void draw17(const data_stream *s, rng *r, data_story *story) {
         facts[n++] = say17(rng_coin(r), o[0], first, o[2]);
         facts[n++] = say17(rng_coin(r), o[2], second, o[1]);
     }
-    row like = {"", data_split_name(s->split), "Position", 0, "", n, group, "", ""};
-    like.source = "babi17";
+    row like = {data_split_name(s->split), "babi17", "Position", 0, "", n, group, "", ""};
     like.premise = put_facts(r, story, facts, n);
     int asked = rng_coin(r) ? first : second, from_b = rng_coin(r), turn = rng_coin(r);
     add_twins17(story, like, turn, from_b, o[0], asked, o[1]);
@@ -412,7 +411,7 @@ static void draw18(const data_stream *s, rng *r, data_story *story) {
     for (int i = 0; i < z.n; i++) thing[i] = i == large ? a : i == small ? b : others[k++];
     fact facts[MOST_FACTS];
     for (int i = 0; i < z.facts; i++) facts[i] = say18(rng_coin(r), thing[z.large[i]], thing[z.small[i]]);
-    row like = {"babi18", data_split_name(s->split), "Size", 0, "", steps, put_pair(story, containers[a], containers[b]), "", ""};
+    row like = {data_split_name(s->split), "babi18", "Size", 0, "", steps, put_pair(story, containers[a], containers[b]), "", ""};
     like.premise = put_facts(r, story, facts, z.facts);
     int inside = rng_coin(r);
     for (int i = 0; i < 2; i++, inside = !inside) add_twins(story, like, say18(inside, a, b), say18(inside, b, a));

@@ -10,6 +10,9 @@
 #include "text/error.h"
 #include "text/row.h"
 
+/* Labels never exceed it, equation (5) of SPEC: at least 5% of similarity always survives. */
+#define ALPHA_MAX 0.95
+
 typedef struct alpha_cache alpha_cache;
 
 /* Reads all of `path`. NULL with "FILE:LINE: ..." for a line that is not such an object, an alpha outside of [0, 1], or
@@ -25,7 +28,7 @@ float alpha_cache_find(const alpha_cache *cache, const char *premise, const char
 
 /* alpha[i] = the alpha of row i or NaN, i < count. Returns how many are missing; `report` (may be NULL) then says
  * "N of M pairs have no alpha, the first: ..." and names up to three. */
-size_t alpha_cache_label(const alpha_cache *cache, const row *row, size_t count, float *alpha, text_error *report);
+size_t alpha_cache_label(const alpha_cache *cache, const row *rows, size_t count, float *alpha, text_error *report);
 
 /* Writes one line. 0, or -1 with a message (alpha outside of [0, 1], strings not UTF-8, write error). */
 int alpha_cache_write(FILE *file, const char *premise, const char *hypothesis, float alpha, text_error *error);

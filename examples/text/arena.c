@@ -54,6 +54,20 @@ char *arena_copy(arena *a, const char *bytes, size_t length) {
     return copy;
 }
 
+char *arena_join(arena *a, const char *const *piece, size_t count) {
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++) length += strlen(piece[i]);
+    char *text = take(a, length + 1), *out = text;
+    if (!text) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t size = strlen(piece[i]);
+        memcpy(out, piece[i], size);
+        out += size;
+    }
+    *out = '\0';
+    return text;
+}
+
 void arena_reset(arena *a) {
     if (!a->chunk) return;
     struct arena_chunk *older = a->chunk->older;

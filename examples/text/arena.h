@@ -16,6 +16,9 @@ void *arena_take(arena *a, size_t size);
 /* A NUL-terminated copy of `length` bytes, NULL when memory ends. */
 char *arena_copy(arena *a, const char *bytes, size_t length);
 
+/* The strings piece[0..count) one after another, NULL when memory ends. */
+char *arena_join(arena *a, const char *const *piece, size_t count);
+
 /* Forgets everything but keeps the newest chunk, for a loop that needs one row at a time. */
 void arena_reset(arena *a);
 

@@ -24,8 +24,10 @@ bool basic_is_punctuation(int32_t point) {
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_PO:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -42,8 +44,10 @@ static bool is_dropped(int32_t point) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_CO:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -55,10 +59,10 @@ static bool is_closing(int32_t point) {
 }
 
 enum sentence_state {
-    INSIDE,     /* of a sentence */
-    MAY_END,    /* behind '.', which ends one if white space follows (not in 3.14) */
-    ENDS,       /* behind an ideographic full stop: only closing brackets may still belong to it */
-    BETWEEN     /* two sentences */
+    INSIDE,  /* of a sentence */
+    MAY_END, /* behind '.', which ends one if white space follows (not in 3.14) */
+    ENDS,    /* behind an ideographic full stop: only closing brackets may still belong to it */
+    BETWEEN  /* two sentences */
 };
 
 struct scanner {
@@ -106,8 +110,8 @@ static int gather_alone(struct scanner *s, int32_t point, size_t begin, size_t e
     return give(s, point);
 }
 
-/* Normalizes one character and gathers what becomes of it. Canonical order of marks needs no step of its own: it moves marks
- * of category Mn only, which are stripped (but for a handful of musical and Hangul tone marks). */
+/* Normalizes one character and gathers what becomes of it. Canonical order of marks needs no step of its own: it moves
+ * marks of category Mn only, which are stripped (but for a handful of musical and Hangul tone marks). */
 static int normalize(struct scanner *s, int32_t point, size_t begin, size_t end) {
     utf8proc_int32_t part[8] = {point};
     utf8proc_ssize_t parts = 1;
@@ -136,7 +140,8 @@ static int normalize(struct scanner *s, int32_t point, size_t begin, size_t end)
     return 0;
 }
 
-int basic_words(const char *text, size_t length, bool lower, int (*each)(void *user, const basic_word *word), void *user) {
+int basic_words(const char *text, size_t length, bool lower, int (*each)(void *user, const basic_word *word),
+                void *user) {
     struct scanner s = {.lower = lower, .each = each, .user = user, .state = INSIDE};
     size_t at = 0;
     while (at < length) {
@@ -152,7 +157,8 @@ int basic_words(const char *text, size_t length, bool lower, int (*each)(void *u
             continue;
         } else if (basic_is_cjk(point)) {
             stopped = give(&s, 0);
-            if (!stopped) stopped = normalize(&s, point, begin, at); /* compatibility ideographs have a canonical form */
+            if (!stopped)
+                stopped = normalize(&s, point, begin, at); /* compatibility ideographs have a canonical form */
             if (!stopped) stopped = give(&s, 0);
         } else {
             stopped = normalize(&s, point, begin, at);

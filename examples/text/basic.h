@@ -1,6 +1,7 @@
 /* BERT's basic tokenizer: text -> normalized words. Control, format and private characters, U+FFFD and bytes that
- * are no UTF-8 are dropped; white space parts words; CJK characters and punctuation are words of their own; with `lower`,
- * accents are stripped (NFD without category Mn) and letters lowered. Memory is constant for texts of any length. */
+ * are no UTF-8 are dropped; white space parts words; CJK characters and punctuation are words of their own; with
+ * `lower`, accents are stripped (NFD without category Mn) and letters lowered. Memory is constant for texts of any
+ * length. */
 #ifndef TEXT_BASIC_H
 #define TEXT_BASIC_H
 
@@ -20,9 +21,10 @@ typedef struct basic_word {
 } basic_word;
 
 /* Calls `each` for every word in order. Stops when `each` returns nonzero and returns that, else 0.
- * A sentence ends with '.', '?' or '!' before white space or the end of the text, closing quotes and brackets passed over, and
- * with their ideographic forms anywhere. */
-int basic_words(const char *text, size_t length, bool lower, int (*each)(void *user, const basic_word *word), void *user);
+ * A sentence ends with '.', '?' or '!' before white space or the end of the text, closing quotes and brackets passed
+ * over, and with their ideographic forms anywhere. */
+int basic_words(const char *text, size_t length, bool lower, int (*each)(void *user, const basic_word *word),
+                void *user);
 
 bool basic_is_punctuation(int32_t point);
 bool basic_is_cjk(int32_t point);

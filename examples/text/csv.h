@@ -20,8 +20,8 @@ typedef struct csv {
 /* Reads what an open line reader has left, and takes it over. */
 void csv_attach(csv *c, const lines *l);
 
-/* 1: the next record is there (fields > 0), valid until the next call. 0: end of file. -1: error "FILE:LINE: ...": a quote
- * inside of an unquoted field, text behind a closing quote, a quote never closed, an empty line. */
+/* 1: the next record is there (fields > 0), valid until the next call. 0: end of file. -1: error "FILE:LINE: ...": a
+ * quote inside of an unquoted field, text behind a closing quote, a quote never closed, an empty line. */
 int csv_next(csv *c, text_error *error);
 
 /* Field i of the record, NUL-terminated. */

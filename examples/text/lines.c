@@ -86,13 +86,14 @@ static int fill(lines *l, text_error *error) {
 static int check(const lines *l, text_error *error) {
     const char *zero = memchr(l->line, 0, l->length);
     if (zero) {
-        return lines_fail(l, error, "NUL byte at byte %zu of the line; the file is not text (UTF-16? convert it with iconv)",
+        return lines_fail(l, error,
+                          "NUL byte at byte %zu of the line; the file is not text (UTF-16? convert it with iconv)",
                           (size_t)(zero - l->line) + 1);
     }
     size_t valid = utf8_valid_prefix(l->line, l->length);
     if (valid < l->length) {
-        return lines_fail(l, error, "byte %zu of the line (0x%02X) is not UTF-8; convert the file with iconv", valid + 1,
-                          (unsigned)(unsigned char)l->line[valid]);
+        return lines_fail(l, error, "byte %zu of the line (0x%02X) is not UTF-8; convert the file with iconv",
+                          valid + 1, (unsigned)(unsigned char)l->line[valid]);
     }
     return 0;
 }
@@ -132,4 +133,6 @@ int lines_next(lines *l, char **line, size_t *length, text_error *error) {
     return 1;
 }
 
-void lines_again(lines *l) { l->again = true; }
+void lines_again(lines *l) {
+    l->again = true;
+}

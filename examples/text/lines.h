@@ -15,12 +15,12 @@ typedef struct lines {
     const char *name; /* for messages; the caller's string, kept by reference */
     const char *memory;
     size_t memory_left;
-    size_t number;  /* of the line that lines_next gave last; the first is 1 */
-    size_t bytes;   /* read so far, for progress */
-    char *buffer;   /* owned */
-    size_t used;    /* buffer[used..filled) is read and not yet given out */
+    size_t number; /* of the line that lines_next gave last; the first is 1 */
+    size_t bytes;  /* read so far, for progress */
+    char *buffer;  /* owned */
+    size_t used;   /* buffer[used..filled) is read and not yet given out */
     size_t filled, capacity;
-    char *line;     /* the line given last, and its length */
+    char *line; /* the line given last, and its length */
     size_t length;
     bool ended, again;
 } lines;

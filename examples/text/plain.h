@@ -16,8 +16,9 @@ typedef struct plain {
     size_t capacity;
 } plain;
 
-/* Opens `path`. A file that begins with WordNet's licence ("  1 This software ...") is read as glosses; every synset gives
- * "heron : grey or white wading bird with long neck and long legs and (usually) long bill." 0, or -1 with a message. */
+/* Opens `path`. A file that begins with WordNet's licence ("  1 This software ...") is read as glosses; every synset
+ * gives "heron : grey or white wading bird with long neck and long legs and (usually) long bill." 0, or -1 with a
+ * message. */
 int plain_open(plain *p, const char *path, text_error *error);
 
 /* Reads what an open line reader has left, and takes it over. */

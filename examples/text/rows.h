@@ -6,6 +6,7 @@
 
 #include "text/arena.h"
 #include "text/error.h"
+#include "text/lines.h"
 #include "text/row.h"
 
 typedef struct rows {
@@ -25,6 +26,9 @@ typedef enum rows_format {
  * data for the program to print, or "" when there are none; it needs no freeing. On error the list keeps what it held
  * before. */
 int rows_load(rows *list, const char *path, rows_format format, const char **warning, text_error *error);
+
+/* The same from an open line reader, which is closed. */
+int rows_read(rows *list, lines *l, rows_format format, const char **warning, text_error *error);
 
 /* Appends one row whose strings already live in list->strings or longer. 0, or -1 when memory ends. */
 int rows_add(rows *list, const row *r, text_error *error);

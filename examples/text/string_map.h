@@ -13,7 +13,7 @@ typedef struct string_map {
         const char *bytes; /* NUL-terminated besides */
         size_t length;
         uint64_t hash;
-    } *entry; /* [count] */
+    } * entry; /* [count] */
     size_t count, capacity;
     size_t *slot; /* index + 1, 0: free; [slots], a power of two */
     size_t slots;
@@ -35,7 +35,8 @@ static inline uint64_t string_hash(const char *bytes, size_t length) {
 size_t string_map_find(const string_map *m, const char *bytes, size_t length);
 size_t string_map_find_hashed(const string_map *m, const char *bytes, size_t length, uint64_t hash);
 
-/* Index of the string, which is added where it was missing (index == count before); STRING_MAP_NONE when memory ends. */
+/* Index of the string, which is added where it was missing (index == count before); STRING_MAP_NONE when memory ends.
+ */
 size_t string_map_add(string_map *m, const char *bytes, size_t length);
 
 void string_map_free(string_map *m);

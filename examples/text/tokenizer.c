@@ -14,10 +14,10 @@ enum { PAD, UNK, CLS, SEP, MASK, SPECIALS };
 static const char *const special_piece[SPECIALS] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
 struct tokenizer {
-    string_map piece;   /* index = id */
-    size_t longest;     /* bytes of the longest piece */
-    char *vocab;        /* vocab.txt */
-    size_t size;        /* its bytes */
+    string_map piece;     /* index = id */
+    size_t longest;       /* bytes of the longest piece */
+    char *vocab;          /* vocab.txt */
+    size_t size;          /* its bytes */
     uint64_t fingerprint; /* of everything that decides about ids */
     int32_t special[SPECIALS];
     bool lower;
@@ -37,8 +37,8 @@ static int read_pieces(tokenizer *t, lines *l, text_error *error) {
         if (id == STRING_MAP_NONE) return text_fail_memory(error, length);
         if (id < before) {
             char shown[256];
-            return lines_fail(l, error, "the piece '%s' stands on line %zu too; remove one", text_excerpt(line, length, shown),
-                              id + 1);
+            return lines_fail(l, error, "the piece '%s' stands on line %zu too; remove one",
+                              text_excerpt(line, length, shown), id + 1);
         }
         if (length > t->longest) t->longest = length;
         t->size += length + 1;
@@ -114,8 +114,12 @@ void tokenizer_free(tokenizer *t) {
     free(t);
 }
 
-int32_t tokenizer_size(const tokenizer *t) { return (int32_t)t->piece.count; }
-bool tokenizer_lower(const tokenizer *t) { return t->lower; }
+int32_t tokenizer_size(const tokenizer *t) {
+    return (int32_t)t->piece.count;
+}
+bool tokenizer_lower(const tokenizer *t) {
+    return t->lower;
+}
 
 const char *tokenizer_piece(const tokenizer *t, int32_t id) {
     return id >= 0 && (size_t)id < t->piece.count ? t->piece.entry[id].bytes : NULL;
@@ -126,11 +130,21 @@ int32_t tokenizer_id(const tokenizer *t, const char *piece, size_t length) {
     return id == STRING_MAP_NONE ? -1 : (int32_t)id;
 }
 
-int32_t tokenizer_pad(const tokenizer *t) { return t->special[PAD]; }
-int32_t tokenizer_unk(const tokenizer *t) { return t->special[UNK]; }
-int32_t tokenizer_cls(const tokenizer *t) { return t->special[CLS]; }
-int32_t tokenizer_sep(const tokenizer *t) { return t->special[SEP]; }
-int32_t tokenizer_mask(const tokenizer *t) { return t->special[MASK]; }
+int32_t tokenizer_pad(const tokenizer *t) {
+    return t->special[PAD];
+}
+int32_t tokenizer_unk(const tokenizer *t) {
+    return t->special[UNK];
+}
+int32_t tokenizer_cls(const tokenizer *t) {
+    return t->special[CLS];
+}
+int32_t tokenizer_sep(const tokenizer *t) {
+    return t->special[SEP];
+}
+int32_t tokenizer_mask(const tokenizer *t) {
+    return t->special[MASK];
+}
 
 bool tokenizer_is_special(const tokenizer *t, int32_t id) {
     for (int i = 0; i < SPECIALS; i++)
@@ -158,7 +172,7 @@ struct cached_chunk {
     uint8_t length;         /* of the chunk; 0: a free slot */
     uint8_t count;          /* tokens, at most one a byte */
     uint8_t words;
-    bool ends;              /* a sentence ends with the chunk */
+    bool ends; /* a sentence ends with the chunk */
 };
 
 struct token_cache {
@@ -169,8 +183,12 @@ struct token_cache {
     struct cached_token token[CACHE_TOKENS];
 };
 
-token_cache *token_cache_new(void) { return calloc(1, sizeof(token_cache)); }
-void token_cache_free(token_cache *cache) { free(cache); }
+token_cache *token_cache_new(void) {
+    return calloc(1, sizeof(token_cache));
+}
+void token_cache_free(token_cache *cache) {
+    free(cache);
+}
 
 static void forget(token_cache *cache, uint64_t fingerprint) {
     if (cache->chunks) memset(cache->slot, 0, sizeof cache->slot);
@@ -184,7 +202,8 @@ static struct cached_chunk *find_chunk(token_cache *cache, const char *chunk, si
     for (;; at = (at + 1) & (CACHE_SLOTS - 1)) {
         struct cached_chunk *slot = &cache->slot[at];
         if (slot->length == 0) return slot;
-        if (slot->hash == hash && slot->length == length && memcmp(cache->byte + slot->bytes, chunk, length) == 0) return slot;
+        if (slot->hash == hash && slot->length == length && memcmp(cache->byte + slot->bytes, chunk, length) == 0)
+            return slot;
     }
 }
 
@@ -245,7 +264,8 @@ static int add_word(void *user, const basic_word *word) {
     if (word->starts || r->between) r->sentence++;
     r->between = false;
 
-    token one = {.word = r->words, .sentence = r->sentence, .begin = r->chunk + word->begin, .end = r->chunk + word->end};
+    token one = {
+        .word = r->words, .sentence = r->sentence, .begin = r->chunk + word->begin, .end = r->chunk + word->end};
     size_t first = out->count, from = 0;
     while (from < word->length && !word->overlong) {
         one.id = longest_piece(t, word->bytes, word->length, from, &from);
@@ -301,8 +321,8 @@ static int add_cached(struct run *r, const token_cache *cache, const struct cach
     return 0;
 }
 
-static void remember(token_cache *cache, struct cached_chunk *slot, const struct run *r, uint64_t hash, const char *chunk,
-                     size_t length, size_t first) {
+static void remember(token_cache *cache, struct cached_chunk *slot, const struct run *r, uint64_t hash,
+                     const char *chunk, size_t length, size_t first) {
     size_t count = r->out->count - first;
     const token *added = r->out->token + first;
     *slot = (struct cached_chunk){.hash = hash,
@@ -313,11 +333,12 @@ static void remember(token_cache *cache, struct cached_chunk *slot, const struct
                                   .ends = r->between};
     memcpy(cache->byte + cache->bytes, chunk, length);
     for (size_t i = 0; i < count; i++) {
-        cache->token[cache->tokens + i] = (struct cached_token){.id = added[i].id,
-                                                                .word = (uint8_t)(added[i].word - added[0].word),
-                                                                .sentence = (uint8_t)(added[i].sentence - added[0].sentence),
-                                                                .begin = (uint8_t)(added[i].begin - r->chunk),
-                                                                .end = (uint8_t)(added[i].end - r->chunk)};
+        cache->token[cache->tokens + i] =
+            (struct cached_token){.id = added[i].id,
+                                  .word = (uint8_t)(added[i].word - added[0].word),
+                                  .sentence = (uint8_t)(added[i].sentence - added[0].sentence),
+                                  .begin = (uint8_t)(added[i].begin - r->chunk),
+                                  .end = (uint8_t)(added[i].end - r->chunk)};
     }
     if (count) slot->words = (uint8_t)(added[count - 1].word - added[0].word + 1);
     cache->chunks++;
@@ -325,9 +346,12 @@ static void remember(token_cache *cache, struct cached_chunk *slot, const struct
     cache->tokens += count;
 }
 
-static bool is_ascii_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+static bool is_ascii_space(char c) {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
 
-int tokenize(const tokenizer *t, token_cache *cache, const char *text, size_t length, token_list *out, text_error *error) {
+int tokenize(const tokenizer *t, token_cache *cache, const char *text, size_t length, token_list *out,
+             text_error *error) {
     struct run r = {.t = t, .out = out, .error = error};
     out->count = 0;
     if (cache && cache->fingerprint != t->fingerprint) forget(cache, t->fingerprint);
@@ -356,7 +380,8 @@ int tokenize(const tokenizer *t, token_cache *cache, const char *text, size_t le
         /* Decomposition can make more tokens than bytes; such a chunk is not worth a wider count. */
         size_t count = out->count - first;
         if (count > CACHE_CHUNK) continue;
-        if (cache->chunks >= CACHE_SLOTS / 2 || cache->bytes + size > CACHE_BYTES || cache->tokens + count > CACHE_TOKENS) {
+        if (cache->chunks >= CACHE_SLOTS / 2 || cache->bytes + size > CACHE_BYTES ||
+            cache->tokens + count > CACHE_TOKENS) {
             forget(cache, t->fingerprint);
             slot = find_chunk(cache, chunk, size, hash);
         }

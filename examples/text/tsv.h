@@ -1,9 +1,10 @@
 /* Rows from a tab-separated file, in one of two forms, told apart by the first line:
  *   split source relation label kind steps group premise hypothesis     the data set's own nine columns
  *   label premise hypothesis                                            the rest is then: split "", source "tsv",
- *                                                                       relation "", kind "true" or "hard", steps 0, group ""
- * label is 0 or 1; split is train, dev or test; kind is true for label 1, hard or easy for label 0; steps is a number >= 0;
- * source, premise and hypothesis are not empty. An empty line is an error, since a row may have been lost there. */
+ *                                                                       relation "", kind "true" or "hard", steps 0,
+ * group "" label is 0 or 1; split is train, dev or test; kind is true for label 1, hard or easy for label 0; steps is a
+ * number >= 0; source, premise and hypothesis are not empty. An empty line is an error, since a row may have been lost
+ * there. */
 #ifndef TEXT_TSV_H
 #define TEXT_TSV_H
 
@@ -31,8 +32,8 @@ int tsv_next(tsv *t, arena *strings, row *out, text_error *error);
 
 void tsv_close(tsv *t);
 
-/* Writes one row in nine columns, with its newline. 0, or -1 where tsv_next would not read the same row back, or on a write
- * error. */
+/* Writes one row in nine columns, with its newline. 0, or -1 where tsv_next would not read the same row back, or on a
+ * write error. */
 int tsv_write(FILE *file, const row *r, text_error *error);
 
 #endif
