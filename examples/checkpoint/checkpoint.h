@@ -71,6 +71,10 @@ typedef enum checkpoint_match {
     CHECKPOINT_MISSING_OK = 2 /* tensors that the file lacks keep their values: a new head on trained layers */
 } checkpoint_match;           /* the last two may be or-ed */
 
+/* Whether the file's tensors are those of the parts, by name and shape; data is not used, so ask before you allocate. The number
+ * of the parts' tensors that the file has, or -1 with a message. */
+int checkpoint_fits(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error);
+
 /* Fills the parts. The number of tensors read, or -1 with a message; then the arenas are as they were, unless the disk failed
  * or the file changed between the check and the copy. Padding between tensors is not touched. */
 int checkpoint_read(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error);

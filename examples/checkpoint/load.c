@@ -376,11 +376,16 @@ static int read_parts(const checkpoint *c, const checkpoint_part *parts, int par
     return 0;
 }
 
-int checkpoint_read(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error) {
+int checkpoint_fits(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error) {
     char *used = calloc((size_t)c->count, 1);
     if (!used) return text_fail_memory(error, (size_t)c->count);
     const int found = match_names(c, parts, part_count, match, used, error);
     free(used);
+    return found;
+}
+
+int checkpoint_read(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error) {
+    const int found = checkpoint_fits(c, parts, part_count, match, error);
     if (found < 0 || read_parts(c, parts, part_count, 0, error) != 0 || read_parts(c, parts, part_count, 1, error) != 0) return -1;
     return found;
 }

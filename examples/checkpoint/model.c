@@ -104,6 +104,8 @@ int model_pairs(const encoder_config *config, const tokenizer *vocabulary, check
 
 /* ---- loading --------------------------------------------------------------------------------------------------------- */
 
+enum { LENGTH_LIMIT = 1 << 16 }; /* the one size that no tensor of the file need vouch for */
+
 static int load_vocabulary(model *m, const char *path, text_error *error) {
     int64_t lower;
     const char *vocabulary = checkpoint_need(m->file, "vocab", error);
@@ -120,6 +122,9 @@ static int load_encoder(model *m, const char *path, text_error *error) {
     if (config.vocab != tokenizer_size(m->vocabulary))
         return text_fail(error, "%s: its vocabulary has %d pieces, its configuration says %d; use another copy or train again", path,
                          (int)tokenizer_size(m->vocabulary), config.vocab);
+    if (config.max_length > LENGTH_LIMIT)
+        return text_fail(error, "%s: its configuration allows rows of %d tokens, more than %d; use another copy or train again", path,
+                         config.max_length, LENGTH_LIMIT);
     m->encoder = encoder_new(&config, message);
     if (!m->encoder) return text_fail(error, "%s: its configuration makes no model: %s", path, message);
     return 0;
@@ -127,11 +132,13 @@ static int load_encoder(model *m, const char *path, text_error *error) {
 
 static int load_params(model *m, text_error *error) {
     const dea_table *table = &m->encoder->table;
+    checkpoint_part weights = {"", table, NULL};
+    if (checkpoint_fits(m->file, &weights, 1, CHECKPOINT_EXTRA_OK, error) < 0) return -1;
     const size_t bytes = (table->elements * sizeof(dea_real) + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
     m->params = aligned_alloc(DEA_ALIGNMENT, bytes);
     if (!m->params) return text_fail_memory(error, bytes);
     memset(m->params, 0, bytes);
-    const checkpoint_part weights = {"", table, m->params};
+    weights.data = m->params;
     return checkpoint_read(m->file, &weights, 1, CHECKPOINT_EXTRA_OK, error) < 0 ? -1 : 0;
 }
 

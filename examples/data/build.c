@@ -42,7 +42,7 @@ static int set_grow(hash_set *s) {
     uint64_t *slot = calloc(more, sizeof *slot);
     if (!slot) return -1;
     for (size_t i = 0; i < s->slots; i++) {
-        size_t k = (size_t)s->slot[i] & (more - 1);
+        size_t k = (size_t)(s->slot[i] >> 1) & (more - 1);
         if (!s->slot[i]) continue;
         while (slot[k]) k = (k + 1) & (more - 1);
         slot[k] = s->slot[i];

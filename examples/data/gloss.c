@@ -18,6 +18,12 @@ const char *article(const char *word) {
     return strchr("aeiou", *word) && *word ? "an" : "a";
 }
 
+int is_plural(const char *word) {
+    size_t n = strlen(word);
+    if (!strcmp(word, "teeth") || !strcmp(word, "cattle")) return 1;
+    return n > 2 && word[n - 1] == 's' && !strchr("sui", word[n - 2]);
+}
+
 int gloss_definition(const char *gloss, int most, char *out, size_t size) {
     size_t n = 0;
     int brackets = 0, words = 0;

@@ -7,13 +7,13 @@
 #include "data/generator.h"
 #include "data/knowledge.h"
 
-enum { DEPTH = 6, LEAST_CHILDREN = 5, MOST_WORDS = 50, MOST_OF_A_TAIL = 40 };
+enum { DEPTH = 6, LEAST_CHILDREN = 5, MOST_WORDS = 50, MOST_OF_A_TAIL = 60 };
 
 /* Categories that everything or nothing is one of, or whose usual meaning is not WordNet's first sense. */
 static const char *const vague[] = {
     "adornment",   "agent",     "apparatus", "armament",  "art",        "article",      "artifact",  "attire",    "block",
-    "body",        "cap",       "chamber",   "cloister",  "coating",    "commodity",    "conduit",   "connector", "constituent",
-    "container",   "covering",  "crystal",   "curative",  "decoration", "depository",   "device",    "dirt",      "duct",
+    "baggage",     "bedclothes", "body",     "cap",       "chamber",   "cloister",  "coating",    "commodity",    "conduit",   "connector", "constituent",
+    "container",   "covering",  "crockery",  "crystal",  "cutlery",   "curative",  "decoration", "depository",   "device",    "dirt",      "duct",
     "emblem",      "enclosure", "entrance",  "equipment", "excreta",    "extremity",    "facility",  "fixings",   "fixture",
     "formulation", "fragment",  "goody",     "ground",    "helping",    "housing",      "implement", "instrument",
     "instrumentality", "lever", "material",  "mechanism", "mixture",    "molecule",     "nutriment", "object",    "obstruction",
@@ -21,7 +21,7 @@ static const char *const vague[] = {
     "plant",       "platform",  "pole",      "provender", "quarters",   "receptacle",   "regulator", "root",      "shelter",
     "skin",        "slope",     "star",      "starches",  "structure",  "substance",    "surface",   "sweetening", "system",
     "tissue",      "transducer", "trouser",  "tube",      "unit",       "viscus",       "ware",      "water",     "way",
-    "workplace"};
+    "weaponry",    "workplace"};
 
 static int is_vague(const char *word) {
     for (size_t i = 0; i < COUNT_OF(vague); i++)
@@ -73,7 +73,7 @@ static int find_categories(isa *x, text_error *error) {
         const char *word = below[s] >= LEAST_CHILDREN ? wordnet_clean_word(w, x->common, s) : NULL;
         int hyponyms = 0;
         for (uint32_t p = 0; p < w->synset[s].pointers; p++) hyponyms += w->pointer[w->synset[s].pointer + p].symbol[0] == '~';
-        if (!word || is_vague(word) || hyponyms < LEAST_CHILDREN) continue;
+        if (!word || is_vague(word) || is_plural(word) || hyponyms < LEAST_CHILDREN) continue;
         if (x->categories == capacity) {
             capacity = capacity ? 2 * capacity : 128;
             category *more = realloc(x->category, capacity * sizeof *more);
@@ -106,7 +106,7 @@ static int find_heads(isa *x, uint64_t seed, text_error *error) {
     int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets && !status; s++) {
         head h = {.word = wordnet_clean_word(w, x->common, s), .synset = s};
-        if (!h.word || !gloss_definition(w->synset[s].gloss, MOST_WORDS, h.gloss, sizeof h.gloss)) continue;
+        if (!h.word || is_plural(h.word) || !gloss_definition(w->synset[s].gloss, MOST_WORDS, h.gloss, sizeof h.gloss)) continue;
         size_t n = wordnet_closure(w, s, "@", DEPTH, reached, depth, WORDNET_CLOSURE), found = 0;
         size_t fit[WORDNET_CLOSURE];
         for (size_t c = 0; c < x->categories; c++) {

@@ -20,6 +20,9 @@ int capital_rows(const capitals *c, uint64_t seed, const size_t premises[DATA_SP
 /* "a" or "an". */
 const char *article(const char *word);
 
+/* Does the word look like a plural ("fatigues", "teeth"), which no article fits? */
+int is_plural(const char *word);
+
 /* The definition of a gloss without its examples and remarks in brackets: up to the first quotation mark or semicolon,
  * blanks trimmed, at most `size` - 1 bytes. Returns 0 if it is empty or has over `most` words. */
 int gloss_definition(const char *gloss, int most, char *out, size_t size);

@@ -1,5 +1,5 @@
-/* "rung : <gloss>." / "a rung is part of a ladder." Where the glosses of the parts do not give enough rows, the gloss of
- * the whole is the premise: "ladder : <gloss>." */
+/* "rung : <gloss>." / "a rung is part of a ladder." WordNet's direct part-of pairs first; where they are too few, parts of
+ * a part (rung, ladder, fire escape) fill up. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,14 @@ typedef struct pair {
     const char *part, *whole;
     uint32_t part_synset, whole_synset;
     size_t tail;
-    int from_whole; /* the premise is the whole's gloss */
+    int indirect; /* a part of a part */
     char gloss[560];
 } pair;
 
 typedef struct partof {
     const wordnet *w;
     const string_map *common;
-    pair *pair; /* those with the part's gloss first, each sort in the order of the files */
+    pair *pair; /* in the order of the files */
     size_t pairs, capacity;
     const char **tail; /* distinct wholes, sorted */
     uint32_t *tail_synset;
@@ -70,20 +70,22 @@ static int add(partof *x, const pair *p, text_error *error) {
     return 0;
 }
 
-static int find_pairs(partof *x, int from_whole, text_error *error) {
+static int find_pairs(partof *x, text_error *error) {
     const wordnet *w = x->w;
+    uint32_t reached[WORDNET_CLOSURE];
+    int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets; s++) {
         const char *part = wordnet_clean_word(w, x->common, s);
-        if (!part) continue;
-        for (uint32_t i = 0; i < w->synset[s].pointers; i++) {
-            const wordnet_pointer *to = &w->pointer[w->synset[s].pointer + i];
-            const char *whole = strcmp(to->symbol, "#p") ? NULL : wordnet_clean_word(w, x->common, to->target);
-            if (!whole) continue;
-            pair p = {part, whole, s, to->target, 0, from_whole, ""};
+        if (!part || is_plural(part)) continue;
+        size_t n = wordnet_closure(w, s, "#p", 2, reached, depth, WORDNET_CLOSURE);
+        for (size_t i = 1; i < n; i++) {
+            const char *whole = wordnet_clean_word(w, x->common, reached[i]);
+            if (!whole || is_plural(whole)) continue;
+            pair p = {part, whole, s, reached[i], 0, depth[i] > 1, ""};
             /* the words of the pair must not contain each other (broom, broomstick) */
             if (strstr(part, whole) || strstr(whole, part)) continue;
-            if (!gloss_definition(w->synset[from_whole ? to->target : s].gloss, MOST_WORDS, p.gloss, sizeof p.gloss)) continue;
-            if (mask(p.gloss, sizeof p.gloss, from_whole ? part : whole)) continue;
+            if (!gloss_definition(w->synset[s].gloss, MOST_WORDS, p.gloss, sizeof p.gloss)) continue;
+            if (mask(p.gloss, sizeof p.gloss, whole)) continue;
             if (add(x, &p, error)) return -1;
         }
     }
@@ -160,7 +162,6 @@ static int partof_cost(const void *context, size_t item, size_t tail) {
     uint32_t synset = x->tail_synset[tail], a[WORDNET_CLOSURE], b[WORDNET_CLOSURE];
     int da[WORDNET_CLOSURE], db[WORDNET_CLOSURE], least = 1000;
     if (tail == p->tail || !strcmp(whole, p->part) || text_names(p->gloss, whole) || strstr(p->part, whole)) return -1;
-    if (p->from_whole && !strcmp(whole, p->whole)) return -1;
     if (lemma_may_be_part(x->w, p->part, synset)) return -1;
     size_t n = wordnet_closure(x->w, p->whole_synset, "@", 64, a, da, WORDNET_CLOSURE),
            m = wordnet_closure(x->w, synset, "@", 64, b, db, WORDNET_CLOSURE);
@@ -172,7 +173,7 @@ static int partof_cost(const void *context, size_t item, size_t tail) {
 
 static int add_rows(const pair *p, const char *lie, int reversed, const char *split, rows *out, text_error *error) {
     char premise[640], hypothesis[128];
-    snprintf(premise, sizeof premise, "%s : %s.", p->from_whole ? p->whole : p->part, p->gloss);
+    snprintf(premise, sizeof premise, "%s : %s.", p->part, p->gloss);
     char *group = arena_copy(&out->strings, p->part, strlen(p->part));
     char *text = arena_copy(&out->strings, premise, strlen(premise));
     if (!group || !text) return text_fail_memory(error, sizeof premise);
@@ -187,14 +188,14 @@ static int add_rows(const pair *p, const char *lie, int reversed, const char *sp
     return 0;
 }
 
-/* The pairs of a split in the seed's order, those with the part's gloss before the others. */
+/* The pairs of a split in the seed's order, the direct ones before the others. */
 static size_t pick_pairs(const partof *x, int split, uint64_t seed, size_t want, size_t *pick) {
     size_t n = 0;
-    for (int from_whole = 0; from_whole < 2 && n < want; from_whole++) {
+    for (int indirect = 0; indirect < 2 && n < want; indirect++) {
         size_t first = n;
-        rng r = {rng_derive(seed, 12 + (uint64_t)from_whole), 0};
+        rng r = {rng_derive(seed, 12 + (uint64_t)indirect), 0};
         for (size_t i = 0; i < x->pairs; i++)
-            if (x->pair[i].from_whole == from_whole && data_split_of("partof", x->pair[i].part) == split) pick[n++] = i;
+            if (x->pair[i].indirect == indirect && data_split_of("partof", x->pair[i].part) == split) pick[n++] = i;
         for (size_t i = n; i > first + 1; i--) {
             size_t j = first + rng_below(&r, (uint32_t)(i - first)), t = pick[i - 1];
             pick[i - 1] = pick[j];
@@ -214,7 +215,7 @@ static int split_rows(const partof *x, int split, uint64_t seed, size_t want, ro
         size_t *truth = pick + room, *lie = truth + room, n = pick_pairs(x, split, seed, want, pick), wrong;
         rng r = {rng_derive(rng_derive(seed, 13), (uint64_t)split), 0};
         wrong = n - n / 4; /* the first of the (shuffled) picks get a wrong whole, the last quarter is reversed */
-        for (size_t i = 0; i + 1 < n; i++) { /* shuffled again: the sorts of premise must not tell the sorts of lie */
+        for (size_t i = 0; i + 1 < n; i++) { /* shuffled again: direct or not must not tell the sort of lie */
             size_t j = i + rng_below(&r, (uint32_t)(n - i)), t = pick[i];
             pick[i] = pick[j];
             pick[j] = t;
@@ -235,8 +236,7 @@ static int split_rows(const partof *x, int split, uint64_t seed, size_t want, ro
 int partof_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS], rows *out,
                 text_error *error) {
     partof x = {.w = w, .common = common};
-    int status = find_pairs(&x, 0, error);
-    if (!status) status = find_pairs(&x, 1, error);
+    int status = find_pairs(&x, error);
     if (!status) status = find_tails(&x, error);
     for (int split = 0; split < DATA_SPLITS && !status; split++) status = split_rows(&x, split, seed, premises[split], out, error);
     free(x.pair);

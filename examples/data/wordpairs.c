@@ -113,7 +113,8 @@ static const char *clean(const wordpairs *x, uint32_t synset) {
     return wordnet_clean_word(&x->net, &x->common, synset);
 }
 
-/* Two kinds of one thing, a third of them in the plural. Every word of a family stands in two pairs (a ring). */
+/* Two kinds of one thing. The words of a family form a ring, every other pair of it in the plural: so both forms of a word
+ * come back in another pair, as they must for a pair to be held out. */
 static int find_cousins(wordpairs *x, size_t want, text_error *error) {
     const wordnet *w = &x->net;
     int *order = malloc((w->synsets + 1) * sizeof *order), status = 0;
@@ -123,16 +124,19 @@ static int find_cousins(wordpairs *x, size_t want, text_error *error) {
     rng_shuffle(&r, order, w->synsets);
     for (size_t i = 0; i < w->synsets && x->cousins.count < want && !status; i++) {
         const wordnet_synset *s = &w->synset[order[i]];
-        const char *family[SIBLINGS], *word;
-        int n = 0, plural = rng_below(&r, 3) == 0;
+        const char *family[SIBLINGS][2], *word;
+        int n = 0;
         for (uint32_t p = 0; p < s->pointers && n < SIBLINGS; p++)
             if (!strcmp(w->pointer[s->pointer + p].symbol, "~") && (word = clean(x, w->pointer[s->pointer + p].target))) {
                 const char *many = plural_of(x, word);
-                if (many) family[n++] = plural ? many : word;
-                if (many && (string_map_add(&x->vocabulary, word, strlen(word)) == STRING_MAP_NONE)) status = text_fail_memory(error, 1);
+                if (!many) continue;
+                family[n][0] = word;
+                family[n++][1] = many;
             }
-        if (n < 3) continue;
-        for (int k = 0; k < n && !status; k++) status = add(&x->cousins, family[k], family[(k + 1) % n], error);
+        for (int k = 0; k < n && n > 2 && !status; k++) {
+            status = add(&x->cousins, family[k][k % 2], family[(k + 1) % n][k % 2], error);
+            if (string_map_add(&x->vocabulary, family[k][0], strlen(family[k][0])) == STRING_MAP_NONE) status = text_fail_memory(error, 1);
+        }
     }
     free(order);
     return status;
