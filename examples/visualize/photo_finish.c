@@ -10,14 +10,14 @@
 enum { OTHERS = 10 }; /* keys besides the two, drawn faintly */
 
 /* A query's rows of the maps that its finishes depend on. */
-typedef struct lines {
+typedef struct finish_lines {
     const float *et0, *et1, *s, *alpha_hat, *alpha; /* alpha may be NULL */
     int keys;
-} lines;
+} finish_lines;
 
-static lines lines_of(const view *v, int layer, int head, int query) {
+static finish_lines lines_of(const view *v, int layer, int head, int query) {
     const size_t row = (size_t)query * (size_t)v->tokens;
-    const lines l = {view_head(v, VIEW_E0, layer, head) + row,
+    const finish_lines l = {view_head(v, VIEW_E0, layer, head) + row,
                      view_head(v, VIEW_E1, layer, head) + row,
                      view_head(v, VIEW_S, layer, head) + row,
                      view_head(v, VIEW_ALPHA_HAT, layer, head) + row,
@@ -26,21 +26,21 @@ static lines lines_of(const view *v, int layer, int head, int query) {
     return l;
 }
 
-static double score(const lines *l, int key, double alpha) {
+static double score(const finish_lines *l, int key, double alpha) {
     return (1 - alpha) * (double)l->et0[key] + alpha * (double)l->et1[key];
 }
 
-static int visible(const lines *l, int key) {
+static int visible(const finish_lines *l, int key) {
     return isfinite(l->et0[key]) && isfinite(l->et1[key]);
 }
 
-static int labelled(const lines *l) {
+static int labelled(const finish_lines *l) {
     for (int key = 0; l->alpha && key < l->keys; key++)
         if (isfinite(l->alpha[key]) && visible(l, key)) return 1;
     return 0;
 }
 
-static int target_of(const lines *l) {
+static int target_of(const finish_lines *l) {
     const int by_label = labelled(l);
     int best = -1;
     double best_score = 0;
@@ -55,7 +55,7 @@ static int target_of(const lines *l) {
 }
 
 int photo_target(const view *v, int layer, int head, int query) {
-    const lines l = lines_of(v, layer, head, query);
+    const finish_lines l = lines_of(v, layer, head, query);
     return target_of(&l);
 }
 
@@ -69,7 +69,7 @@ static double distance(const photo_finish *f) {
 }
 
 /* 1 and the query's closest finish, or 0 if every distractor always wins or always loses. */
-static int closest_of_query(const lines *l, photo_finish *f) {
+static int closest_of_query(const finish_lines *l, photo_finish *f) {
     f->target = target_of(l);
     if (f->target < 0) return 0;
     f->alpha = labelled(l) ? (double)l->alpha[f->target] : (double)NAN;
@@ -93,7 +93,7 @@ static int closest_of_query(const lines *l, photo_finish *f) {
 size_t photo_closest(const view *v, photo_filter filter, photo_finish *finish, size_t room) {
     int any_label = 0;
     for (int q = 0; v->alpha && q < v->tokens; q++) {
-        const lines l = lines_of(v, 0, 0, q);
+        const finish_lines l = lines_of(v, 0, 0, q);
         any_label |= labelled(&l);
     }
     size_t count = 0;
@@ -103,7 +103,7 @@ size_t photo_closest(const view *v, photo_filter filter, photo_finish *finish, s
                 if ((filter.layer >= 0 && filter.layer != layer) || (filter.head >= 0 && filter.head != head) ||
                     (filter.query >= 0 && filter.query != query))
                     continue;
-                const lines l = lines_of(v, layer, head, query);
+                const finish_lines l = lines_of(v, layer, head, query);
                 if (filter.query < 0 && any_label && !labelled(&l)) continue;
                 photo_finish f = {layer, head, query, -1, -1, 0, 0, 0};
                 if (!closest_of_query(&l, &f)) continue;
@@ -123,7 +123,7 @@ const char *photo_name(size_t rank, char out[24]) {
 }
 
 /* The strongest other keys at the finish, for scale. */
-static int strongest_others(const lines *l, const photo_finish *f, int *other) {
+static int strongest_others(const finish_lines *l, const photo_finish *f, int *other) {
     int count = 0;
     for (int key = 0; key < l->keys; key++) {
         if (key == f->target || key == f->distractor || !visible(l, key)) continue;
@@ -139,7 +139,7 @@ static int strongest_others(const lines *l, const photo_finish *f, int *other) {
 
 int photo_add(album *a, const view *v, const photo_finish *f, size_t rank, text_error *error) {
     static const double ends[2] = {0, 1};
-    const lines l = lines_of(v, f->layer, f->head, f->query);
+    const finish_lines l = lines_of(v, f->layer, f->head, f->query);
     int key[OTHERS + 2];
     const int others = strongest_others(&l, f, key);
     key[others] = f->distractor;

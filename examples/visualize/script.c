@@ -8,7 +8,7 @@
 #define FONT "DejaVu Sans"
 
 enum {
-    PLOT_WIDTH = 800, PLOT_HEIGHT = 500, PLOT_FONT = 13,
+    PLOT_WIDTH = 720, PLOT_HEIGHT = 460, PLOT_FONT = 13,
     NAME_LETTERS = 14, NAME_PITCH = 11, /* a token beside an axis: characters and pixels */
     BAR_WIDTH = 18
 };

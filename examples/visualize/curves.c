@@ -1,0 +1,170 @@
+#include "visualize/curves.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/lines.h"
+
+typedef struct member {
+    const char *name, *title;
+    uint32_t colour;
+} member;
+
+static const member members[CURVES_MEMBERS] = {
+    {"class_loss", "class loss", COLOUR_DISTRACTOR},
+    {"lm_loss", "masked-language-model loss", COLOUR_GREEN},
+    {"gate_loss", "gate loss", COLOUR_PURPLE},
+    {"train_accuracy", "train accuracy", COLOUR_DISTRACTOR},
+    {"dev_accuracy", "dev accuracy", COLOUR_TARGET},
+    {"gamma", "γ, the labels' share of the mix", COLOUR_GREEN},
+    {"alpha_mae", "mean |α̂ − α|", COLOUR_PURPLE},
+    {"tokens_per_second", "tokens/s", COLOUR_INK},
+};
+
+typedef struct panel {
+    const char *name, *title, *y_label;
+    int first, count; /* members */
+    double low, high; /* of y where the figure has limits of its own, else both 0 */
+} panel;
+
+static const panel panels[CURVES_FIGURES] = {
+    {"curves_loss", "Losses", "loss", 0, 3, 0, 0},
+    {"curves_accuracy", "Accuracy (a gap between train and dev: the labels leak, or the rows are learnt by heart)", "accuracy", 3, 2, 0, 1.02},
+    {"curves_gamma", "γ: how much of the labels is mixed into the scores", "γ", 5, 1, 0, 1.02},
+    {"curves_alpha", "α̂: its distance from the oracle's α", "mean |α̂ − α|", 6, 1, 0, 0},
+    {"curves_speed", "Speed", "tokens/s", 7, 1, 0, 0},
+};
+
+const char *curves_name(int i) {
+    return i >= 0 && i < CURVES_FIGURES ? panels[i].name : NULL;
+}
+
+void curves_free(curves *c) {
+    free(c->step);
+    free(c->value);
+    *c = (curves){0};
+}
+
+/* A new line for `step`; lines of the same or a later step, from before the run was resumed, go. NULL when memory ends. */
+static double *add_line(curves *c, double step) {
+    while (c->count && c->step[c->count - 1] > step) c->count--;
+    if (c->count && c->step[c->count - 1] == step) return c->value + (c->count - 1) * CURVES_MEMBERS;
+    if (c->count == c->capacity) {
+        const size_t capacity = c->capacity ? 2 * c->capacity : 256;
+        double *steps = realloc(c->step, capacity * sizeof *steps);
+        if (!steps) return NULL;
+        c->step = steps;
+        double *values = realloc(c->value, capacity * CURVES_MEMBERS * sizeof *values);
+        if (!values) return NULL;
+        c->value = values;
+        c->capacity = capacity;
+    }
+    double *value = c->value + c->count * CURVES_MEMBERS;
+    for (int m = 0; m < CURVES_MEMBERS; m++) value[m] = (double)NAN;
+    c->step[c->count++] = step;
+    return value;
+}
+
+static int read_object(curves *c, const lines *l, const cJSON *object, text_error *error) {
+    const cJSON *step = cJSON_GetObjectItemCaseSensitive(object, "step");
+    if (!cJSON_IsNumber(step)) return 0;
+    if (!(step->valuedouble >= 0)) return lines_fail(l, error, "a step is a number from 0 up");
+    double *value = add_line(c, step->valuedouble);
+    if (!value) return text_fail_memory(error, c->capacity * (CURVES_MEMBERS + 1) * sizeof *value);
+    for (int m = 0; m < CURVES_MEMBERS; m++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, members[m].name);
+        if (!item || cJSON_IsNull(item)) continue;
+        if (!cJSON_IsNumber(item)) return lines_fail(l, error, "\"%s\" is not a number", members[m].name);
+        value[m] = item->valuedouble;
+    }
+    return 0;
+}
+
+/* A broken line is an error, except the last one. */
+static int read_lines(curves *c, lines *l, text_error *error) {
+    char *line;
+    size_t length, broken = 0;
+    int more;
+    while ((more = lines_next(l, &line, &length, error)) == 1) {
+        if (broken) break;
+        if (!length) continue;
+        cJSON *object = cJSON_ParseWithLength(line, length);
+        if (!object) {
+            broken = l->number;
+            continue;
+        }
+        const int failed = cJSON_IsObject(object) ? read_object(c, l, object, error)
+                                                  : lines_fail(l, error, "not a JSON object");
+        cJSON_Delete(object);
+        if (failed) return -1;
+    }
+    if (more == 1) return text_fail(error, "%s:%zu: not a line of JSON; give the file that training's --log wrote", l->name, broken);
+    c->cut_lines = broken > 0;
+    return more;
+}
+
+int curves_load(curves *c, const char *path, text_error *error) {
+    *c = (curves){0};
+    lines l;
+    if (lines_open(&l, path, error)) return -1;
+    int failed = read_lines(c, &l, error);
+    lines_close(&l);
+    if (!failed && !c->count) failed = text_fail(error, "%s: no line has a step; give the file that training's --log wrote", path);
+    if (failed) curves_free(c);
+    return failed;
+}
+
+/* The member's points without the gaps: a line a figure is logged in every so often. Returns how many. */
+static size_t gather(const curves *c, int m, double *x, double *y) {
+    size_t count = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const double value = c->value[i * CURVES_MEMBERS + (size_t)m];
+        if (!isfinite(value)) continue;
+        x[count] = c->step[i];
+        y[count++] = value;
+    }
+    return count;
+}
+
+static int add_panel(album *a, const curves *c, const panel *p, double *memory, text_error *error) {
+    figure_series series[CURVES_MEMBERS];
+    size_t used = 0, points = 0;
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < p->count; i++) {
+        const member *m = &members[p->first + i];
+        double *x = memory + points, *y = memory + (size_t)p->count * c->count + points;
+        const size_t count = gather(c, p->first + i, x, y);
+        if (!count) continue;
+        double from, to;
+        figure_limits(y, count, &from, &to);
+        low = fmin(low, from);
+        high = fmax(high, to);
+        points += count;
+        series[used++] = (figure_series){m->title, count > 1 ? FIGURE_LINE : FIGURE_POINTS, m->colour, x, y, count, 0};
+    }
+    if (!used) return 0;
+    const double first = c->step[0], last = c->step[c->count - 1];
+    const figure_plot plot = {
+        .title = p->title,
+        .x_label = "step",
+        .y_label = p->y_label,
+        .x_low = first < last ? first : first - 1,
+        .x_high = first < last ? last : first + 1,
+        .y_low = p->high > 0 ? p->low : low > 0 ? 0 : low,
+        .y_high = p->high > 0 ? p->high : high,
+        .series = series,
+        .series_count = used,
+    };
+    return album_plot(a, p->name, &plot, error);
+}
+
+int curves_add(album *a, const curves *c, text_error *error) {
+    if (!c->count) return 0;
+    double *memory = malloc(2 * c->count * CURVES_MEMBERS * sizeof *memory);
+    int failed = memory ? 0 : text_fail_memory(error, 2 * c->count * CURVES_MEMBERS * sizeof *memory);
+    for (int i = 0; !failed && i < CURVES_FIGURES; i++) failed = add_panel(a, c, &panels[i], memory, error);
+    free(memory);
+    return failed;
+}
