@@ -31,7 +31,7 @@ typedef struct panel {
 
 static const panel panels[CURVES_FIGURES] = {
     {"curves_loss", "Losses", "loss", 0, 3, 0, 0},
-    {"curves_accuracy", "Accuracy (a gap between train and dev: the labels leak, or the rows are learnt by heart)", "accuracy", 3, 2, 0, 1.02},
+    {"curves_accuracy", "Accuracy in training and on held-out rows", "accuracy", 3, 2, 0, 1.02},
     {"curves_gamma", "γ: how much of the labels is mixed into the scores", "γ", 5, 1, 0, 1.02},
     {"curves_alpha", "α̂: its distance from the oracle's α", "mean |α̂ − α|", 6, 1, 0, 0},
     {"curves_speed", "Speed", "tokens/s", 7, 1, 0, 0},

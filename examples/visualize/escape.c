@@ -66,7 +66,15 @@ void escape_json(FILE *file, const char *text) {
     fputc('"', file);
 }
 
+/* gnuplot reads '' at the very start of a string as an empty one: leading quotes stand in a string of their own. */
 void escape_gnuplot(FILE *file, const char *text, escape_gnuplot_use use) {
+    const size_t leading = text ? strspn(text, "'") : 0;
+    if (leading) {
+        fprintf(file, "\"%.*s\"", (int)leading, text);
+        text += leading;
+        if (!*text) return;
+        fputc('.', file);
+    }
     fputc('\'', file);
     for (int32_t point; (point = next_point(&text)) != 0;) {
         put_point(file, point);

@@ -15,8 +15,8 @@ void escape_html(FILE *file, const char *text);
 /* A quoted JavaScript or JSON string, safe inside <script>. */
 void escape_json(FILE *file, const char *text);
 
-/* A quoted gnuplot string in which nothing is expanded (single quotes: no backquotes, no backslashes; terminals run without
- * enhanced text). `tick`: for a tick label, in which gnuplot would still read a %-format. */
+/* A gnuplot string expression in which nothing is expanded (single quotes: no backquotes, no backslashes; terminals run
+ * without enhanced text). `tick`: for a tick label, in which gnuplot would still read a %-format. */
 typedef enum escape_gnuplot_use { ESCAPE_STRING, ESCAPE_TICK } escape_gnuplot_use;
 void escape_gnuplot(FILE *file, const char *text, escape_gnuplot_use use);
 

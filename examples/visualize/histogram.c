@@ -44,7 +44,7 @@ static int add_histogram(album *a, const view *v, const figure_band *band, text_
         {"α, the oracle's", FIGURE_BARS, COLOUR_GREEN, alpha_x, alpha, BINS, 0.42 / BINS},
         {"α̂, the gate's", FIGURE_BARS, COLOUR_PURPLE, alpha_hat_x, alpha_hat, BINS, 0.42 / BINS}};
     const figure_plot plot = {
-        .title = "How relational: the oracle's α and the gate's α̂ (shaded: the three bands of α)",
+        .title = "The oracle's α and the gate's α̂; shaded: the three bands",
         .x_label = "α, α̂",
         .y_label = "per cent of the pairs",
         .x_low = 0,

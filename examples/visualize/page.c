@@ -304,7 +304,10 @@ static int put_curves(album *a, FILE *page, text_error *error) {
     int any = 0;
     for (int i = 0; curves_name(i); i++) any |= album_has(a, curves_name(i));
     if (!any) return 0;
-    fputs("<section>\n<h2>Training</h2>\n<div class=\"two\">\n", page);
+    fputs("<section>\n<h2>Training</h2>\n<p class=\"how\">Where train accuracy rises and dev accuracy does not, either the "
+          "oracle's labels tell the answer while γ mixes them in, or the rows are learnt by heart.</p>\n<div "
+          "class=\"two\">\n",
+          page);
     for (int i = 0; curves_name(i); i++)
         if (album_has(a, curves_name(i)) && put_image(a, page, curves_name(i), curves_name(i), "", "", error)) return -1;
     fputs("</div>\n</section>\n", page);

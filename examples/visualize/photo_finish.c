@@ -149,16 +149,16 @@ int photo_add(album *a, const view *v, const photo_finish *f, size_t rank, text_
     figure_series series[OTHERS + 2];
     char query[ESCAPE_SHORT], target[ESCAPE_SHORT], distractor[ESCAPE_SHORT];
     escape_short(v->token[f->query], 16, query);
-    escape_short(v->token[f->target], 16, target);
-    escape_short(v->token[f->distractor], 16, distractor);
+    escape_short(v->token[f->target], 14, target);
+    escape_short(v->token[f->distractor], 14, distractor);
     char target_name[200], distractor_name[200], target_wins[200], distractor_wins[200];
-    snprintf(target_name, sizeof target_name, "target “%s” (key %d)", target, f->target);
-    snprintf(distractor_name, sizeof distractor_name, "distractor “%s” (key %d)", distractor, f->distractor);
+    snprintf(target_name, sizeof target_name, "target “%s”", target);
+    snprintf(distractor_name, sizeof distractor_name, "distractor “%s”", distractor);
     snprintf(target_wins, sizeof target_wins, "“%s” wins", target);
     snprintf(distractor_wins, sizeof distractor_wins, "“%s” wins", distractor);
     for (int i = 0; i < others + 2; i++) {
         for (int end = 0; end < 2; end++) y[i][end] = score(&l, key[i], ends[end]);
-        series[i] = (figure_series){NULL, FIGURE_FAINT, COLOUR_FAINT, ends, y[i], 2, 0};
+        series[i] = (figure_series){i ? NULL : "other keys", FIGURE_FAINT, COLOUR_FAINT, ends, y[i], 2, 0};
     }
     series[others].name = distractor_name;
     series[others + 1].name = target_name;
@@ -177,14 +177,15 @@ int photo_add(album *a, const view *v, const photo_finish *f, size_t rank, text_
     if (f->beta < wide) band[0].label = NULL;
     if (1 - f->beta < wide) band[1].label = NULL;
     char beta_name[64], alpha_name[64], hat_name[64];
-    snprintf(beta_name, sizeof beta_name, "β = %.3f, the finish", f->beta);
-    snprintf(alpha_name, sizeof alpha_name, "α = %.3f, the oracle's", f->alpha);
-    snprintf(hat_name, sizeof hat_name, "α̂ = %.3f, the gate's", f->alpha_hat);
+    snprintf(beta_name, sizeof beta_name, "β = %.3f, finish", f->beta);
+    snprintf(alpha_name, sizeof alpha_name, "α = %.3f, oracle", f->alpha);
+    snprintf(hat_name, sizeof hat_name, "α̂ = %.3f, gate", f->alpha_hat);
     const figure_mark mark[3] = {{f->beta, "β", beta_name, COLOUR_INK},
                                  {f->alpha_hat, "α̂", hat_name, COLOUR_PURPLE},
                                  {f->alpha, "α", alpha_name, COLOUR_GREEN}};
     char title[320], name[24];
-    snprintf(title, sizeof title, "Layer %d, head %d, query %d “%s”", f->layer, f->head, f->query, query);
+    snprintf(title, sizeof title, "Layer %d, head %d, query %d “%s”: keys %d and %d", f->layer, f->head,
+             f->query, query, f->target, f->distractor);
     const figure_plot plot = {
         .title = title,
         .x_label = "α: 0 is looks-like alone, 1 works-like alone",

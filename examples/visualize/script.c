@@ -8,8 +8,8 @@
 #define FONT "DejaVu Sans"
 
 enum {
-    PLOT_WIDTH = 720, PLOT_HEIGHT = 460, PLOT_FONT = 13,
-    NAME_LETTERS = 14, NAME_PITCH = 11, /* a token beside an axis: characters and pixels */
+    PLOT_WIDTH = 720, PLOT_HEIGHT = 460, PLOT_FONT = 12,
+    NAME_LETTERS = 13, NAME_PITCH = 11, /* a token beside an axis: characters and pixels */
     BAR_WIDTH = 18
 };
 
@@ -24,7 +24,8 @@ void script_begin(FILE *script) {
 static void open_picture(FILE *script, canvas size, const char *ending, int number) {
     fprintf(script,
             "reset\nset terminal %s noenhanced size %d,%d font '" FONT ",%d' background '#ffffff'\nset output '%d.%s'\n",
-            ending[0] == 'p' ? "pngcairo" : "svg", size.width, size.height, size.font, number, ending);
+            ending[0] == 'p' ? "pngcairo" : "svg", size.width, size.height,
+            ending[0] == 'p' ? size.font : size.font * 4 / 3, number, ending); /* points and pixels */
 }
 
 static void close_picture(FILE *script, int last) {
@@ -36,6 +37,12 @@ static void set_text(FILE *script, const char *what, const char *text, const cha
     fprintf(script, "set %s ", what);
     escape_gnuplot(script, text, ESCAPE_STRING);
     fprintf(script, "%s\n", rest);
+}
+
+static void set_label(FILE *script, const char *text, double screen_x, double screen_y, const char *rest) {
+    fputs("set label ", script);
+    escape_gnuplot(script, text, ESCAPE_STRING);
+    fprintf(script, " at screen %.6f,%.6f center%s\n", screen_x, screen_y, rest);
 }
 
 /* ---- grids */
@@ -110,20 +117,21 @@ static int grid_side(int cells) {
 }
 
 static void draw_grid(FILE *script, const figure_grid *grid, int number, const char *ending) {
-    int width = grid_side(grid->columns), height = grid_side(grid->rows);
+    int width = grid->column_name ? grid_side(grid->columns) : 440, height = grid->row_name ? grid_side(grid->rows) : 440;
     if (grid->numbers) {
         width = grid->columns * 56;
         height = grid->rows * 44;
         if (width < 260) width = 260;
         if (height < 130) height = 130;
     }
-    const int left = 120, top = 52, below = grid->numbers ? 60 : 128, right = 110;
+    const int left = grid->row_name && !grid->numbers ? 138 : 76, right = 84, top = 66;
+    const int below = grid->column_name && !grid->numbers ? 142 : 56;
     const canvas size = {left + width + right, top + height + below, 10};
     open_picture(script, size, ending, number);
-    set_text(script, "title", grid->title, " font '" FONT ",12'");
-    set_text(script, "xlabel", grid->x_label, grid->numbers ? "" : " offset 0,-0.5");
-    set_text(script, "ylabel", grid->y_label, "");
-    set_text(script, "cblabel", grid->value_label, "");
+    set_label(script, grid->title, 0.5, 1 - 20.0 / size.height, "");
+    set_label(script, grid->x_label, (left + width / 2.0) / size.width, 14.0 / size.height, "");
+    set_label(script, grid->y_label, 12.0 / size.width, 1 - (top + height / 2.0) / size.height, " rotate by 90");
+    set_label(script, grid->value_label, (left + width + 16.0 + BAR_WIDTH / 2.0) / size.width, 1 - (top - 14.0) / size.height, "");
     set_palette(script, grid->scale, grid->low, grid->high);
     set_edges(script, size, left, left + width, top, top + height);
     fprintf(script, "set colorbox user origin screen %.6f,%.6f size screen %.6f,%.6f\n",
@@ -132,7 +140,10 @@ static void draw_grid(FILE *script, const figure_grid *grid, int number, const c
     if (grid->column_name)
         set_names(script, "xtics", grid->column_name, grid->columns, width, grid->numbers ? "" : "rotate by 90 right");
     if (grid->row_name) set_names(script, "ytics", grid->row_name, grid->rows, height, "");
-    if (grid->numbers) write_numbers(script, grid);
+    if (grid->numbers) {
+        fprintf(script, "set cbtics (%.9g, %.9g, %.9g)\n", grid->low, (grid->low + grid->high) / 2, grid->high);
+        write_numbers(script, grid);
+    }
     write_cells(script, grid, number, 0);
     close_picture(script, ending[0] == 's');
 }
@@ -152,10 +163,10 @@ void script_grid_data(FILE *data, const figure_grid *grid) {
 
 /* ---- sheets */
 static void draw_sheet(FILE *script, const figure_sheet *sheet, int number, const char *ending) {
-    const int side = sheet->panel->columns > 100 ? 220 : 150, gap = 10, left = 76, top = 74, below = 58, right = 20;
+    const int side = sheet->panel->columns > 100 ? 220 : 150, gap = 30, left = 56, top = 74, below = 58, right = 20;
     const canvas size = {left + sheet->columns * (side + gap) + right, top + sheet->rows * (side + gap) + below, 10};
     open_picture(script, size, ending, number);
-    set_text(script, "multiplot title", sheet->title, " font '" FONT ",12'");
+    set_text(script, "multiplot title", sheet->title, "");
     fputs("unset tics\nunset key\n", script);
     size_t skip = 0;
     for (int p = 0; p < sheet->rows * sheet->columns; p++) {
@@ -202,12 +213,13 @@ static void draw_plot(FILE *script, const figure_plot *plot, int number, const c
     const canvas size = {PLOT_WIDTH, PLOT_HEIGHT, PLOT_FONT};
     open_picture(script, size, ending, number);
     set_text(script, "title", plot->title, "");
-    set_text(script, "xlabel", plot->x_label, "");
+    set_text(script, "xlabel", plot->x_label, " offset 0,0.2");
     set_text(script, "ylabel", plot->y_label, "");
     fprintf(script, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", plot->x_low, plot->x_high, plot->y_low,
             plot->y_high);
     fputs("set border 3 linecolor rgb '#555555'\nset tics nomirror\nset grid front linecolor rgb '#cccccc' linewidth "
-          "0.5\nset key outside bottom center horizontal\n",
+          "0.5\nset tmargin at screen 0.89\nset bmargin at screen 0.33\nset lmargin at screen 0.11\nset rmargin at screen 0.97\n"
+          "set key at screen 0.05,0.18 left top vertical maxrows 3 Left reverse samplen 2.5\n",
           script);
     for (size_t b = 0; b < plot->band_count; b++) {
         const figure_band *band = &plot->band[b];
@@ -218,8 +230,9 @@ static void draw_plot(FILE *script, const figure_plot *plot, int number, const c
         if (!band->label) continue;
         fputs("set label ", script);
         escape_gnuplot(script, band->label, ESCAPE_STRING);
-        fprintf(script, " at first %.9g, graph 0.96 center front font '" FONT ",11' textcolor rgb '#444444'\n",
-                (band->from + band->to) / 2);
+        const int narrow = band->to - band->from < 0.1 * (plot->x_high - plot->x_low);
+        fprintf(script, " at first %.9g, graph 0.95 %s front textcolor rgb '#444444'\n",
+                narrow ? band->from : (band->from + band->to) / 2, narrow ? "left offset 0.3,0" : "center");
     }
     for (size_t m = 0; m < plot->mark_count; m++) {
         const figure_mark *mark = &plot->mark[m];

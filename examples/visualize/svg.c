@@ -122,8 +122,8 @@ static double clamp(double value, double low, double high) {
 }
 
 void svg_grid(FILE *file, const figure_grid *grid) {
-    const box at = {120, 36, grid->numbers ? clamp(grid->columns * 56, 260, 2000) : clamp(grid->columns * 11, 440, 900),
-                    grid->numbers ? clamp(grid->rows * 44, 60, 4000) : clamp(grid->rows * 11, 440, 900)};
+    const box at = {120, 36, grid->numbers ? clamp(grid->columns * 56, 260, 2000) : grid->column_name ? clamp(grid->columns * 11, 440, 900) : 440,
+                    grid->numbers ? clamp(grid->rows * 44, 60, 4000) : grid->row_name ? clamp(grid->rows * 11, 440, 900) : 440};
     open_svg(file, at.x + at.width + 110, at.y + at.height + (grid->numbers ? 48 : 118), grid->title);
     put_text(file, at.x + at.width / 2, 22, "middle", " font-size=\"13\"", grid->title);
     put_cells(file, grid, at);
