@@ -309,8 +309,14 @@ static dea_status layout(const encoder *e, const extent *x, const encoder_run *r
     p->last = config->post_norm ? NULL : reals(&c, n, d);
     p->branch = reals(&c, n, d);
 
-    /* Any layer will do: all have one shape. A gate needs labels. */
-    const dea_attention a = layer_attention(e, NULL, 0, x, run);
+    /* Any layer will do: all have one shape. Sizes depend on which inputs there are, not on what they hold. */
+    static const dea_real some_temperature = 1;
+    static const int some_length = 1;
+    static const dea_label_block some_block = {0, 0, 1, 0, 1, 0};
+    dea_attention a = layer_attention(e, NULL, 0, x, run);
+    if (config->use_temperature) a.temperature = &some_temperature;
+    a.key_lengths = &some_length;
+    a.label_blocks = x->block_count ? &some_block : NULL;
     const dea_gate gate = dea_gate_init();
     const size_t cache_count = dea_layer_cache_count(&e->layer[0].attention, &a);
     p->workspace_bytes = dea_layer_workspace(&e->layer[0].attention, &a, &gate);
