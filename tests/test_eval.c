@@ -479,7 +479,7 @@ static double get(const cJSON *object, const char *name) {
 static void test_program(void **state) {
     (void)state;
     assert_int_equal(RUN("--ckpt", ckpt, "--data", data, "--json", json, "--predictions", predictions), 0);
-    char *page = read_text(out), *text = read_text(json), *table = read_text(predictions);
+    char *page = read_text(out), *text = read_text(json), *listed = read_text(predictions);
     const char *const wanted[] = {"step 1234", "24 rows", "Accuracy, %", "kinship", "babi18", "steps 2", "swapped, false", "kind hard", "MAE of label blocks",
                                   "Spearman", "band agreement", "side of beta", "|alpha - beta| < 0.1", "Attention entropy",
                                   "expected calibration error", "Paris demo", "France"};
@@ -489,7 +489,7 @@ static void test_program(void **state) {
     assert_non_null(report);
     /* The page's figures are those of the predictions, counted anew. */
     int count = 0, right = 0, kin = 0, kin_right = 0;
-    char *line = strtok(table, "\n");
+    char *line = strtok(listed, "\n");
     assert_non_null(line);
     assert_int_equal(strncmp(line, "row\tsource\t", 11), 0);
     while ((line = strtok(NULL, "\n"))) {
@@ -520,7 +520,7 @@ static void test_program(void **state) {
     free(again);
     free(page);
     free(text);
-    free(table);
+    free(listed);
     unlink(json);
     unlink(predictions);
 }

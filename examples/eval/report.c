@@ -31,13 +31,14 @@ static char verdict(const tables *t, const table_row *line) {
     return w.low > best ? '+' : w.high < best ? '-' : '=';
 }
 
-static void print_row(FILE *to, const tables *t, const char *before, const table_row *line) {
+/* judged 0: no verdict, since rows of one label are won by whoever always says it. */
+static void print_row(FILE *to, const tables *t, const char *before, const table_row *line, int judged) {
     const metrics_interval w = metrics_wilson(line->right, line->count);
     char name[64];
     snprintf(name, sizeof name, "%s%.40s", before, line->name);
     fprintf(to, "  %-22s %6lld  %5.1f  [%5.1f, %5.1f]", name, (long long)line->count, percent(line->right, line->count), 100 * w.low, 100 * w.high);
     for (int b = 0; b < BASELINE_KINDS && t->baselines; b++) fprintf(to, "  %6.1f", percent(line->baseline[b], line->count));
-    if (t->baselines) fprintf(to, "   %c", verdict(t, line));
+    if (t->baselines && judged) fprintf(to, "   %c", verdict(t, line));
     fputc('\n', to);
 }
 
@@ -55,18 +56,18 @@ static void print_sources(FILE *to, const tables *t) {
     for (int i = 0; i < sources->count; i++) {
         const char *source = sources->row[i].name;
         const size_t length = strlen(source);
-        print_row(to, t, "", &sources->row[i]);
+        print_row(to, t, "", &sources->row[i], 1);
         for (int j = 0; j < steps->count && !is_plain(steps, source); j++) {
             table_row line = steps->row[j];
             if (strncmp(line.name, source, length) != 0 || line.name[length] != ',') continue;
             line.name += length + 2;
-            print_row(to, t, "    steps ", &line);
+            print_row(to, t, "    steps ", &line, 1);
         }
         for (int j = 0; j < swapped->count; j++) {
             table_row line = swapped->row[j];
             if (strcmp(line.name, source) != 0) continue;
             line.name = "swapped, false";
-            print_row(to, t, "    ", &line);
+            print_row(to, t, "    ", &line, 0);
         }
     }
 }
@@ -76,13 +77,14 @@ static void print_accuracy(FILE *to, const tables *t) {
     fprintf(to, "\nAccuracy, %%                rows  model  95%% interval  ");
     for (int b = 0; b < BASELINE_KINDS && t->baselines; b++) fprintf(to, "  %6s", heads[b]);
     fprintf(to, "\n");
-    print_row(to, t, "", &t->table[TABLE_ALL].row[0]);
+    print_row(to, t, "", &t->table[TABLE_ALL].row[0], 1);
     print_sources(to, t);
-    for (int i = 0; i < t->table[TABLE_KIND].count; i++) print_row(to, t, "kind ", &t->table[TABLE_KIND].row[i]);
-    for (int i = 0; i < t->table[TABLE_STEPS].count; i++) print_row(to, t, "steps ", &t->table[TABLE_STEPS].row[i]);
+    for (int i = 0; i < t->table[TABLE_KIND].count; i++) print_row(to, t, "kind ", &t->table[TABLE_KIND].row[i], 0);
+    for (int i = 0; i < t->table[TABLE_STEPS].count; i++) print_row(to, t, "steps ", &t->table[TABLE_STEPS].row[i], 1);
     if (t->baselines)
         fprintf(to, "  Baselines, fitted on the train split: prem. premise only (majority), hypo. hypothesis only (logistic), overl. lexical\n"
-                    "  overlap, cross logistic on word crosses.  + the interval lies above all of them, - below the best, = cannot be told.\n");
+                    "  overlap, cross logistic on word crosses.  + the interval lies above all of them, - below the best, = cannot be told;\n"
+                    "  no sign where all rows have one label, which is won by always saying it.\n");
     else fprintf(to, "  Baselines were not run: the data has no rows of split train, or --no-baselines was given.\n");
     for (int i = 0; i < t->table[TABLE_SOURCE].count; i++)
         if (strcmp(t->table[TABLE_SOURCE].row[i].name, "capital") == 0)
