@@ -56,6 +56,7 @@ static const setting table[] = {
     {"dev-stories", INTEGER, AT(dev_stories), 0, 1 << 20},
     {"vocab-min-count", INTEGER, AT(vocab_min_count), 1, 1 << 20},
     {"vocab-pieces", INTEGER, AT(vocab_pieces), 0, 1 << 20},
+    {"stored-weight", REAL, AT(stored_weight), 1e-6, 1e6},
 };
 
 enum { SETTINGS = sizeof table / sizeof *table };
@@ -193,7 +194,8 @@ static trainer_config paper(void) {
                         .patience = 20,
                         .dev_stories = 100,
                         .vocab_min_count = 2,
-                        .vocab_pieces = 2000};
+                        .vocab_pieces = 2000,
+                        .stored_weight = 0.5};
     return c;
 }
 

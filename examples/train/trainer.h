@@ -37,6 +37,7 @@ typedef struct trainer_config {
     int patience;                /* evaluations without a better dev accuracy that end the run; 0: never */
     int dev_stories;             /* of each fresh source that the data has no dev rows of */
     int vocab_min_count, vocab_pieces; /* see wordpiece_options */
+    double stored_weight;        /* of each source of the data that is not drawn fresh */
 } trainer_config;
 
 /* Sums over the rows of one step. */
@@ -57,8 +58,6 @@ typedef struct trainer_eval_report {
     trainer_eval_source source[FEED_SOURCES];
     int sources, rows, correct;
     double accuracy;             /* mean over the sources */
-    double lm_loss;              /* mean over masked places of the held-out text, if any */
-    int asked;
     int64_t cells;               /* label blocks looked at: (block, layer) */
     double alpha_mae, constant_mae; /* of alpha-hat's block means; of the best constant */
     int64_t histogram[TRAINER_BINS][TRAINER_BINS]; /* [alpha][alpha-hat] */
