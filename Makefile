@@ -100,6 +100,12 @@ uninstall: ## remove what install put there
 test: $(TESTS) all ## every test; last line: N passed, N failed
 	tests/run.sh $(TESTS)
 
+# ---- ablation: variants of one model, three seeds each, one table; see bench/ablation.sh for what can be set
+ablation: $(PROGRAMS) ## what each part is worth: variants, three seeds each, one table (hours; goes on where it stopped)
+	PROGRAMS=$(BUILD) OUT=$${OUT:-$(BUILD)/ablation} bench/ablation.sh
+
+.PHONY: ablation
+
 clean: ## remove build/
 	rm -rf $(BUILD)
 
