@@ -14,6 +14,7 @@ static int open_fresh(feed_source *s, uint64_t seed, text_error *error) {
     s->stages = data_stream_stages(s->plan.name);
     if (s->stages == 0 || s->stages > FEED_STAGES)
         return text_fail(error, "'%s' is not a source of fresh stories; there are babi16, babi17, babi18 and kinship", s->plan.name);
+    if (s->plan.first > s->stages) return text_fail(error, "'%s' has %d stages, it cannot start with %d", s->plan.name, s->stages, s->plan.first);
     s->stream = calloc((size_t)s->stages, sizeof *s->stream);
     if (!s->stream) return text_fail_memory(error, (size_t)s->stages * sizeof *s->stream);
     for (int i = 0; i < s->stages; i++) (void)data_stream_open(&s->stream[i], s->plan.name, "train", i + 1, seed);
@@ -68,7 +69,7 @@ static int open_text(feed_source *s, const rows *text, text_error *error) {
 }
 
 static int open_source(feed_source *s, const feed *f, text_error *error) {
-    s->state.stage = 1;
+    s->state.stage = s->plan.kind == FEED_FRESH && s->plan.first > 1 ? s->plan.first : 1;
     s->state.accuracy = 0.5;
     switch (s->plan.kind) {
     case FEED_FRESH: return open_fresh(s, f->seed, error);
@@ -156,10 +157,10 @@ static int draw_source(const feed *f, rng *r) {
 
 static int draw_stage(const feed *f, const feed_source *s, rng *r) {
     const double at = uniform(r);
-    const int earlier = s->state.stage - 1;
+    const int first = s->plan.first > 1 ? s->plan.first : 1, earlier = s->state.stage - first;
     double share = f->earlier;
     if (share * earlier > 0.5) share = 0.5 / earlier;
-    return at < share * earlier ? 1 + (int)(at / share) : s->state.stage;
+    return at < share * earlier ? first + (int)(at / share) : s->state.stage;
 }
 
 static int add_row(const drawing *d, const row *r, int tag) {

@@ -21,6 +21,7 @@ typedef struct feed_plan {
     feed_kind kind;
     double weight;          /* share of the draws, against the other sources' weights */
     double mark;            /* fresh: running train accuracy that ends a stage */
+    int first;              /* fresh: the stage it starts with; those before are never drawn. 0 means 1 */
     char after[FEED_NAME];  /* takes part once this source is done; "": from the start */
 } feed_plan;
 

@@ -129,6 +129,12 @@ static int source_field(feed_plan *plan, int field, const char *text, text_error
         char *name = field == 0 ? plan->name : plan->after;
         if (!*text || strlen(text) >= FEED_NAME) return text_fail(error, "'%s' is no name of a source", text);
         memcpy(name, text, strlen(text) + 1);
+        char *at = field == 0 ? strchr(name, '@') : NULL; /* "kinship@2": starts with its second stage */
+        if (at) {
+            *at++ = 0;
+            if (*at < '1' || *at > '0' + FEED_STAGES || at[1]) return text_fail(error, "'%s' names no stage to start with", text);
+            plan->first = *at - '0';
+        }
         return 0;
     }
     const double number = strtod(text, &end);
@@ -166,7 +172,9 @@ void settings_print_sources(const trainer_config *config, char *out, size_t size
     out[0] = 0;
     for (int i = 0; i < config->plans && used < size; i++) {
         const feed_plan *p = &config->plan[i];
-        const int n = snprintf(out + used, size - used, "%s%s:%g:%g%s%s", i ? "," : "", p->name, p->weight, p->mark,
+        char stage[16] = "";
+        if (p->first > 1) snprintf(stage, sizeof stage, "@%d", p->first);
+        const int n = snprintf(out + used, size - used, "%s%s%s:%g:%g%s%s", i ? "," : "", p->name, stage, p->weight, p->mark,
                                p->after[0] ? ":" : "", p->after);
         used += n > 0 ? (size_t)n : 0;
     }
