@@ -13,7 +13,7 @@ CPPFLAGS_ALL = -I. -Iexamples $(CPPFLAGS)
 CFLAGS_ALL   = $(STD) $(WARN) $(CFLAGS) -pthread
 BLAS    ?= -lopenblas
 LDLIBS  ?=
-LIBS     = -Wl,--as-needed $(BLAS) -lexpat -lutf8proc -lcjson -lm $(LDLIBS)
+LIBS     = -Wl,--as-needed $(BLAS) -lexpat -lz -lutf8proc -lcjson -lm $(LDLIBS)
 
 VERSION := $(shell sed -n 's/^\#define DEA_VERSION "\(.*\)"/\1/p' dea.h 2>/dev/null)
 
