@@ -82,6 +82,11 @@ static int make_folders(const char *path, int *made, text_error *error) {
     return failed;
 }
 
+int album_make_folder(const char *folder, text_error *error) {
+    int made;
+    return make_folders(folder, &made, error);
+}
+
 album *album_open(const char *folder, const album_options *options, text_error *error) {
     if (!*folder) {
         text_fail(error, "the name of the output folder is empty; give one with --out");

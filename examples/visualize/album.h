@@ -26,6 +26,9 @@ typedef struct album_options {
 
 typedef struct album album;
 
+/* Makes a folder (and the folders above it) where it is missing. 0, or -1 with a message. */
+int album_make_folder(const char *folder, text_error *error);
+
 /* Makes `folder` (and the folders above it) where it is missing. NULL with a message. */
 album *album_open(const char *folder, const album_options *options, text_error *error);
 void album_close(album *a); /* NULL is let pass */

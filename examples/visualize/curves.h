@@ -1,5 +1,6 @@
-/* Training curves from a log of JSON lines: objects with a number "step" and any of the figures that curves.c lists. Lines
- * without a step (a configuration, a note) are passed over. Where a run was resumed, what the log says last about a step holds. */
+/* Training curves from the log of build/train: JSON lines, objects with a number "step" and any of loss, lm_loss, gate_loss,
+ * stage_accuracy, dev_accuracy, gamma, alpha_mae, tokens and seconds. Lines without a step are passed over. Where a run was
+ * resumed, what the log says last about a step holds. */
 #ifndef VISUALIZE_CURVES_H
 #define VISUALIZE_CURVES_H
 

@@ -54,7 +54,7 @@ static const char *const style[] = {
     "tr.target td:first-child { color: var(--target); font-weight: 600; }",
     "tr.distractor td:first-child { color: var(--distractor); font-weight: 600; }",
     "footer { color: var(--soft); font-size: .85rem; padding: 0 4px 20px; }",
-    "@media (max-width: 600px) { main { padding: 6px; } section { padding: 10px; } h1 { font-size: 1.25rem; } }",
+    "@media (max-width: 600px) { main { padding: 6px; } table { font-size: .8rem; } th, td { padding: 3px; } section { padding: 10px; } h1 { font-size: 1.25rem; } }",
     "@media print { section { break-inside: avoid; } .pick, .chips { display: none; } }",
 };
 
@@ -301,7 +301,10 @@ static const char *const script[] = {
     "  drawFinish(f);",
     "  drawTable(f);",
     "  byId('query-name').replaceChildren('query ' + picked.query + ' “', token(picked.query), '”, layer ' + picked.layer + ', head ' + picked.head);",
-    "  byId('chips').querySelectorAll('button').forEach((b, t) => b.setAttribute('aria-pressed', String(t === picked.query)));",
+    "  byId('chips').querySelectorAll('button').forEach((b, t) => {",
+    "    b.setAttribute('aria-pressed', String(t === picked.query));",
+    "    if (t === picked.query) byId('chips').scrollTop = b.offsetTop - byId('chips').offsetTop - 40;",
+    "  });",
     "}",
     "const layerPick = byId('layer'), headPick = byId('head');",
     "for (let l = data.first; l < data.first + data.carried; l++) option(layerPick, l, String(l), l === picked.layer);",
