@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "text/grow.h"
 #include "visualize/base64.h"
 #include "visualize/escape.h"
 #include "visualize/script.h"
@@ -22,7 +23,8 @@ struct album {
     int made;            /* nonzero: folder did not exist before */
     album_options options;
     entry *entry; /* [count], figure i has number i */
-    int count, capacity;
+    int count;
+    size_t capacity;
     FILE *script, *page;
 };
 
@@ -173,13 +175,9 @@ static int add_entry(album *a, const char *name, const char *title, text_error *
     const size_t plain = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/");
     if (!*name || name[plain] || *name == '/' || (slash && (strchr(slash + 1, '/') || !slash[1])) || find(a, name) >= 0)
         return text_fail(error, "\"%s\" cannot name a figure, or names one already", name);
-    if (a->count == a->capacity) {
-        const int capacity = a->capacity ? 2 * a->capacity : 64;
-        entry *grown = realloc(a->entry, (size_t)capacity * sizeof *grown);
-        if (!grown) return text_fail_memory(error, (size_t)capacity * sizeof *grown);
-        a->entry = grown;
-        a->capacity = capacity;
-    }
+    entry *grown = grow(a->entry, &a->capacity, (size_t)a->count + 1, sizeof *grown);
+    if (!grown) return text_fail_memory(error, ((size_t)a->count + 1) * sizeof *grown);
+    a->entry = grown;
     entry added = {strdup(name), strdup(title)};
     if (!added.name || !added.title) {
         free(added.name);
@@ -252,63 +250,61 @@ int album_sheet(album *a, const char *name, const figure_sheet *sheet, text_erro
 
 /* ---- drawing */
 static char *read_all(FILE *file, size_t *size) {
+    enum { STEP = 1 << 16 };
     char *text = NULL;
     size_t used = 0, capacity = 0;
     for (;;) {
-        if (used == capacity) {
-            capacity = capacity ? 2 * capacity : 1 << 16;
-            char *grown = realloc(text, capacity + 1);
-            if (!grown) break;
-            text = grown;
-        }
-        const size_t got = fread(text + used, 1, capacity - used, file);
+        char *grown = grow(text, &capacity, used + STEP + 1, 1);
+        if (!grown) break;
+        text = grown;
+        const size_t got = fread(text + used, 1, STEP, file);
         used += got;
-        if (!got && !ferror(file)) {
-            text[used] = '\0';
-            *size = used;
-            return text;
-        }
-        if (!got) break;
+        if (got) continue;
+        if (ferror(file)) break;
+        text[used] = '\0';
+        *size = used;
+        return text;
     }
     free(text);
     return NULL;
 }
 
-/* Writes `text` up to the first `from` and returns what follows it; NULL, nothing written, where there is none. */
-static const char *copy_until(FILE *file, const char *text, const char *from) {
-    const char *found = strstr(text, from);
-    if (!found) return NULL;
-    fwrite(text, 1, (size_t)(found - text), file);
-    return found + strlen(from);
+/* Copies gnuplot's SVG and mends it: every picture is titled "Gnuplot", viewers may blur the cells of an image, and the end
+ * of a CDATA section, which XML does not allow in text, stands in text as it is. */
+static void mend_svg(FILE *file, const char *svg, const char *title) {
+    static const char gnuplot_title[] = "<title>Gnuplot</title>", image[] = "<image ", end[] = "]]>";
+    while (*svg) {
+        const size_t plain = strcspn(svg, "<]");
+        fwrite(svg, 1, plain, file);
+        svg += plain;
+        if (strncmp(svg, gnuplot_title, strlen(gnuplot_title)) == 0) {
+            fputs("<title>", file);
+            escape_html(file, title);
+            fputs("</title>", file);
+            svg += strlen(gnuplot_title);
+        } else if (strncmp(svg, image, strlen(image)) == 0) {
+            fputs("<image style='image-rendering:pixelated' ", file);
+            svg += strlen(image);
+        } else if (strncmp(svg, end, strlen(end)) == 0) {
+            fputs("]]&gt;", file);
+            svg += strlen(end);
+        } else if (*svg) {
+            fputc(*svg++, file);
+        }
+    }
 }
 
-/* gnuplot's SVG names every picture "Gnuplot" and lets viewers blur the cells of an image. */
 static int finish_svg(const album *a, int number, text_error *error) {
     FILE *file = open_file(work_path(a, number, "svg"), "rb", error);
     if (!file) return -1;
     size_t size;
-    char *text = read_all(file, &size);
+    char *svg = read_all(file, &size);
     fclose(file);
-    if (!text) return text_fail(error, "%s: the picture cannot be read back", a->entry[number].name);
+    if (!svg) return text_fail(error, "%s: the picture cannot be read back", a->entry[number].name);
     file = open_file(work_path(a, number, "svg"), "wb", error);
-    if (!file) {
-        free(text);
-        return -1;
-    }
-    const char *rest = text, *next = copy_until(file, rest, "<title>Gnuplot</title>");
-    if (next) {
-        fputs("<title>", file);
-        escape_html(file, a->entry[number].title);
-        fputs("</title>", file);
-        rest = next;
-    }
-    while ((next = copy_until(file, rest, "<image ")) != NULL) {
-        fputs("<image style='image-rendering:pixelated' ", file);
-        rest = next;
-    }
-    fputs(rest, file);
-    free(text);
-    return close_file(file, a->entry[number].name, error);
+    if (file) mend_svg(file, svg, a->entry[number].title);
+    free(svg);
+    return file ? close_file(file, a->entry[number].name, error) : -1;
 }
 
 static int check_drawn(const album *a, int number, const char *ending, text_error *error) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
 #include "text/lines.h"
 
 typedef enum member_index { LOSS, LM_LOSS, GATE_LOSS, TRAIN_ACCURACY, DEV_ACCURACY, GAMMA, ALPHA_MAE, SPEED } member_index;
@@ -56,16 +57,12 @@ void curves_free(curves *c) {
 static double *add_line(curves *c, double step) {
     while (c->count && c->step[c->count - 1] > step) c->count--;
     if (c->count && c->step[c->count - 1] == step) return c->value + (c->count - 1) * CURVES_MEMBERS;
-    if (c->count == c->capacity) {
-        const size_t capacity = c->capacity ? 2 * c->capacity : 256;
-        double *steps = realloc(c->step, capacity * sizeof *steps);
-        if (!steps) return NULL;
-        c->step = steps;
-        double *values = realloc(c->value, capacity * CURVES_MEMBERS * sizeof *values);
-        if (!values) return NULL;
-        c->value = values;
-        c->capacity = capacity;
-    }
+    double *steps = grow(c->step, &c->step_capacity, c->count + 1, sizeof *steps);
+    if (!steps) return NULL;
+    c->step = steps;
+    double *values = grow(c->value, &c->value_capacity, (c->count + 1) * CURVES_MEMBERS, sizeof *values);
+    if (!values) return NULL;
+    c->value = values;
     double *value = c->value + c->count * CURVES_MEMBERS;
     for (int m = 0; m < CURVES_MEMBERS; m++) value[m] = (double)NAN;
     c->step[c->count++] = step;
@@ -112,7 +109,7 @@ static int read_object(curves *c, const lines *l, const cJSON *object, double *s
     value[TRAIN_ACCURACY] = mean_accuracy(object);
     if (now > before && isfinite(value[LOSS])) value[SPEED] = tokens / (now - before);
     double *line = add_line(c, step);
-    if (!line) return text_fail_memory(error, c->capacity * (CURVES_MEMBERS + 1) * sizeof *line);
+    if (!line) return text_fail_memory(error, (c->count + 1) * (CURVES_MEMBERS + 1) * sizeof *line);
     for (int m = 0; m < CURVES_MEMBERS; m++)
         if (isfinite(value[m])) line[m] = value[m];
     return 0;

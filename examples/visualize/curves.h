@@ -10,7 +10,7 @@
 #include "visualize/album.h"
 
 typedef struct curves {
-    size_t count, capacity;
+    size_t count, step_capacity, value_capacity;
     double *step;     /* [count], rising */
     double *value;    /* [count, CURVES_MEMBERS], NaN where the line has none */
     size_t cut_lines; /* 1 where the last line stops in the middle, as a log that is being written may */

@@ -72,6 +72,9 @@ typedef struct figure_sheet {
 /* Sets low and high to limits that hold every finite value of `count` and leave some air; low < high always. */
 void figure_limits(const double *value, size_t count, double *low, double *high);
 
+/* A token beside an axis: characters, and pixels across. */
+enum { FIGURE_NAME_LETTERS = 13, FIGURE_NAME_PITCH = 12 };
+
 /* Every how many names an axis of `pixels` can carry one, when a name needs `pitch` pixels. At least 1. */
 int figure_name_step(int names, int pixels, int pitch);
 

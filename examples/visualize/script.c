@@ -9,7 +9,6 @@
 
 enum {
     PLOT_WIDTH = 720, PLOT_HEIGHT = 460, PLOT_FONT = 12,
-    NAME_LETTERS = 13, NAME_PITCH = 11, /* a token beside an axis: characters and pixels */
     BAR_WIDTH = 18
 };
 
@@ -64,11 +63,11 @@ static void set_edges(FILE *script, canvas size, double left, double right, doub
 static void set_names(FILE *script, const char *axis, const char *const *name, int count, int pixels,
                       const char *options) {
     char shortened[ESCAPE_SHORT];
-    const int step = figure_name_step(count, pixels, NAME_PITCH);
+    const int step = figure_name_step(count, pixels, FIGURE_NAME_PITCH);
     fprintf(script, "set %s scale 0 %s (", axis, options);
     for (int i = 0; i < count; i += step) {
         if (i) fputs(", ", script);
-        escape_gnuplot(script, escape_short(name[i], NAME_LETTERS, shortened), ESCAPE_TICK);
+        escape_gnuplot(script, escape_short(name[i], FIGURE_NAME_LETTERS, shortened), ESCAPE_TICK);
         fprintf(script, " %d", i);
     }
     fputs(")\n", script);
@@ -112,7 +111,7 @@ static void write_numbers(FILE *script, const figure_grid *grid) {
 }
 
 static int grid_side(int cells) {
-    const int wanted = cells * NAME_PITCH;
+    const int wanted = cells * FIGURE_NAME_PITCH;
     return wanted < 440 ? 440 : wanted > 900 ? 900 : wanted;
 }
 
@@ -126,9 +125,9 @@ static void draw_grid(FILE *script, const figure_grid *grid, int number, const c
     }
     const int left = grid->row_name && !grid->numbers ? 138 : 76, right = 84, top = 66;
     const int below = grid->column_name && !grid->numbers ? 142 : 56;
-    const canvas size = {left + width + right, top + height + below, 10};
+    const canvas size = {left + width + right, top + height + below, 9};
     open_picture(script, size, ending, number);
-    set_label(script, grid->title, 0.5, 1 - 20.0 / size.height, "");
+    set_label(script, grid->title, 0.5, 1 - 20.0 / size.height, ending[0] == 'p' ? " font '" FONT ",11'" : " font '" FONT ",15'");
     set_label(script, grid->x_label, (left + width / 2.0) / size.width, 14.0 / size.height, "");
     set_label(script, grid->y_label, 12.0 / size.width, 1 - (top + height / 2.0) / size.height, " rotate by 90");
     set_label(script, grid->value_label, (left + width + 16.0 + BAR_WIDTH / 2.0) / size.width, 1 - (top - 14.0) / size.height, "");

@@ -4,17 +4,17 @@
 
 #include "visualize/escape.h"
 
-enum { SHADES = 32, NAME_LETTERS = 14, NAME_PITCH = 11 };
+enum { SHADES = 32 };
 
 typedef struct box {
     double x, y, width, height;
 } box;
 
-static void open_svg(FILE *file, double width, double height, const char *title) {
+static void open_svg(FILE *file, double width, double height, int font, const char *title) {
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.6g %.6g\" width=\"%.6g\" height=\"%.6g\" "
-            "font-family=\"DejaVu Sans, sans-serif\" font-size=\"10\" fill=\"#222222\" role=\"img\">\n<title>",
-            width, height, width, height);
+            "font-family=\"DejaVu Sans, sans-serif\" font-size=\"%d\" fill=\"#222222\" role=\"img\">\n<title>",
+            width, height, width, height, font);
     escape_html(file, title);
     fprintf(file, "</title>\n<rect width=\"%.6g\" height=\"%.6g\" fill=\"#ffffff\"/>\n", width, height);
 }
@@ -92,24 +92,24 @@ static void put_names(FILE *file, const figure_grid *grid, box at) {
     char shortened[ESCAPE_SHORT];
     const double dx = at.width / grid->columns, dy = at.height / grid->rows;
     if (grid->column_name) {
-        const int step = figure_name_step(grid->columns, (int)at.width, NAME_PITCH);
+        const int step = figure_name_step(grid->columns, (int)at.width, FIGURE_NAME_PITCH);
         for (int x = 0; x < grid->columns; x += step)
             if (grid->numbers)
                 put_text(file, at.x + (x + 0.5) * dx, at.y + at.height + 14, "middle", "",
-                         escape_short(grid->column_name[x], NAME_LETTERS, shortened));
+                         escape_short(grid->column_name[x], FIGURE_NAME_LETTERS, shortened));
             else
                 put_turned(file, at.x + (x + 0.5) * dx + 4, at.y + at.height + 6, "end",
-                           escape_short(grid->column_name[x], NAME_LETTERS, shortened));
+                           escape_short(grid->column_name[x], FIGURE_NAME_LETTERS, shortened));
     } else {
         for (int i = 0; i <= 4; i++)
             put_number(file, at.x + at.width * i / 4, at.y + at.height + 14, "middle", "",
                        grid->x_low + (grid->x_high - grid->x_low) * i / 4);
     }
     if (grid->row_name) {
-        const int step = figure_name_step(grid->rows, (int)at.height, NAME_PITCH);
+        const int step = figure_name_step(grid->rows, (int)at.height, FIGURE_NAME_PITCH);
         for (int y = 0; y < grid->rows; y += step)
             put_text(file, at.x - 6, at.y + (y + 0.5) * dy + 4, "end", "",
-                     escape_short(grid->row_name[y], NAME_LETTERS, shortened));
+                     escape_short(grid->row_name[y], FIGURE_NAME_LETTERS, shortened));
     } else {
         for (int i = 0; i <= 4; i++)
             put_number(file, at.x - 6, at.y + at.height * i / 4 + 4, "end", "",
@@ -124,7 +124,7 @@ static double clamp(double value, double low, double high) {
 void svg_grid(FILE *file, const figure_grid *grid) {
     const box at = {120, 36, grid->numbers ? clamp(grid->columns * 56, 260, 2000) : grid->column_name ? clamp(grid->columns * 11, 440, 900) : 440,
                     grid->numbers ? clamp(grid->rows * 44, 60, 4000) : grid->row_name ? clamp(grid->rows * 11, 440, 900) : 440};
-    open_svg(file, at.x + at.width + 110, at.y + at.height + (grid->numbers ? 48 : 118), grid->title);
+    open_svg(file, at.x + at.width + 110, at.y + at.height + (grid->numbers ? 48 : 118), 10, grid->title);
     put_text(file, at.x + at.width / 2, 22, "middle", " font-size=\"13\"", grid->title);
     put_cells(file, grid, at);
     if (grid->numbers)
@@ -149,7 +149,7 @@ void svg_grid(FILE *file, const figure_grid *grid) {
 void svg_sheet(FILE *file, const figure_sheet *sheet) {
     const double side = 150, gap = 10, left = 76, top = 60;
     const double width = left + sheet->columns * (side + gap) + 10, height = top + sheet->rows * (side + gap) + 40;
-    open_svg(file, width, height, sheet->title);
+    open_svg(file, width, height, 10, sheet->title);
     put_text(file, width / 2, 22, "middle", " font-size=\"13\"", sheet->title);
     for (int p = 0; p < sheet->rows * sheet->columns; p++) {
         const int row = p / sheet->columns, column = p % sheet->columns;
@@ -213,7 +213,7 @@ static void put_series(FILE *file, const frame *f, const figure_series *series) 
 
 /* The legend, two entries a line. */
 static void put_legend(FILE *file, const frame *f, size_t entry, uint32_t colour, const char *name) {
-    const double x = f->at.x + (double)(entry % 2) * f->at.width / 2, y = f->at.y + f->at.height + 58 + 16 * (double)(entry / 2);
+    const double x = f->at.x + (double)(entry % 2) * f->at.width / 2, y = f->at.y + f->at.height + 60 + 18 * (double)(entry / 2);
     fprintf(file, "<rect x=\"%.6g\" y=\"%.6g\" width=\"18\" height=\"4\" fill=\"#%06x\"/>\n", x, y - 6, (unsigned)colour);
     put_text(file, x + 24, y, "start", "", name);
 }
@@ -221,9 +221,9 @@ static void put_legend(FILE *file, const frame *f, size_t entry, uint32_t colour
 void svg_plot(FILE *file, const figure_plot *plot) {
     size_t entries = plot->mark_count;
     for (size_t s = 0; s < plot->series_count; s++) entries += plot->series[s].name != NULL;
-    const frame f = {plot, {70, 36, 700, 340}};
-    open_svg(file, 800, f.at.y + f.at.height + 60 + 8 * (double)(entries + 1), plot->title);
-    put_text(file, 400, 22, "middle", " font-size=\"13\"", plot->title);
+    const frame f = {plot, {64, 36, 640, 300}};
+    open_svg(file, 720, f.at.y + f.at.height + 60 + 9 * (double)(entries + 1), 13, plot->title);
+    put_text(file, 384, 22, "middle", " font-size=\"15\"", plot->title);
     for (size_t b = 0; b < plot->band_count; b++) {
         const double from = place_x(&f, plot->band[b].from), to = place_x(&f, plot->band[b].to);
         fprintf(file, "<rect x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\" fill=\"#%06x\"/>\n", from, f.at.y,
