@@ -5,7 +5,8 @@
 #define NO_TAIL SIZE_MAX
 
 /* The best tail for an item: the nearest one, or a random one of those that are allowed. room: NULL for any tail. */
-static size_t best(size_t item, size_t tails, const size_t *room, int any, assign_cost *cost, const void *context, rng *r) {
+static size_t best(size_t item, size_t tails, const size_t *room, int any, assign_cost *cost, const void *context,
+                   rng *r) {
     size_t found = NO_TAIL;
     uint32_t seen = 0;
     int least = 0;

@@ -16,7 +16,7 @@ static void put_sentence(data_story *story, const char *const *parts, size_t n) 
 enum { PEOPLE = 5, ANIMALS = 12, COLOURS = 10 };
 
 static const char *const people[PEOPLE] = {"Lily", "Bernhard", "Brian", "Julius", "Greg"};
-static const char *const animals[ANIMALS] = {"frog", "lion",  "swan", "rhino", "wolf", "cat",
+static const char *const animals[ANIMALS] = {"frog",  "lion",  "swan",  "rhino", "wolf", "cat",
                                              "mouse", "sheep", "horse", "goat",  "duck", "bear"};
 static const char *const colours[COLOURS] = {"white", "green", "gray", "yellow", "black",
                                              "brown", "blue",  "red",  "pink",   "orange"};
@@ -32,7 +32,11 @@ static const char *const describe16[] = {
 };
 
 /* A choice is (person, animal, colour) as a number below TRIPLES, else (person, animal), else (person, colour). */
-enum { TRIPLES = PEOPLE * ANIMALS * COLOURS, WITH_ANIMAL = TRIPLES + PEOPLE * ANIMALS, ALL16 = WITH_ANIMAL + PEOPLE * COLOURS };
+enum {
+    TRIPLES = PEOPLE * ANIMALS * COLOURS,
+    WITH_ANIMAL = TRIPLES + PEOPLE * ANIMALS,
+    ALL16 = WITH_ANIMAL + PEOPLE * COLOURS
+};
 
 typedef struct asked16 {
     int person, animal, colour; /* -1 where the question has none */
@@ -156,9 +160,8 @@ static void draw16(const data_stream *s, rng *r, data_story *story) {
     draw_distinct(r, who, 1, n, PEOPLE);
     /* the asked animal and the false twin's have one bearer each for sure, the other people any of four animals */
     has[0] = 0;
-    int sure[2] = {told ? 1 : 0, 1};
-    for (int i = 1; i < n; i++)
-        has[i] = told ? (i == 1 ? 1 : (int)rng_below(r, 4)) : (i <= 2 ? sure[i - 1] : (int)rng_below(r, 4));
+    int sure = told ? 1 : 2;
+    for (int i = 1; i < n; i++) has[i] = i <= sure ? i - sure + 1 : (int)rng_below(r, 4);
     fact16 facts[2 * PEOPLE];
     int m = 0;
     for (int i = 0; i < n; i++) {
@@ -235,8 +238,8 @@ static void draw_pair(const data_stream *s, rng *r, int n, int *a, int *b) {
 
 enum { OBJECTS = 64 };
 
-#define SHAPE(shape)                                                                                           \
-    "red " shape, "blue " shape, "yellow " shape, "pink " shape, "green " shape, "purple " shape, "white " shape, \
+#define SHAPE(shape)                                                                                                   \
+    "red " shape, "blue " shape, "yellow " shape, "pink " shape, "green " shape, "purple " shape, "white " shape,      \
         "black " shape
 
 static const char *const objects[OBJECTS] = {SHAPE("square"), SHAPE("rectangle"), SHAPE("triangle"), SHAPE("sphere"),
@@ -279,7 +282,8 @@ static void draw17(const data_stream *s, rng *r, data_story *story) {
     if (s->stage == 1) {
         facts[n++] = say17(rng_coin(r), o[0], first, o[1]);
     } else {
-        while ((second = (int)rng_below(r, 4)) == (first ^ 1)) {} /* the path must not return to its start */
+        while ((second = (int)rng_below(r, 4)) == (first ^ 1)) {
+        } /* the path must not return to its start */
         draw_distinct(r, o, 2, 3, OBJECTS);
         facts[n++] = say17(rng_coin(r), o[0], first, o[2]);
         facts[n++] = say17(rng_coin(r), o[2], second, o[1]);
@@ -288,10 +292,13 @@ static void draw17(const data_stream *s, rng *r, data_story *story) {
     like.premise = put_facts(r, story, facts, n);
     int asked = rng_coin(r) ? first : second, from_b = rng_coin(r), turn = rng_coin(r);
     add_twins17(story, like, turn, from_b, o[0], asked, o[1]);
-    if (first == second) /* one axis only: the same from the other end */
-        add_twins17(story, like, turn, !from_b, o[0], asked, o[1]);
-    else
-        add_twins17(story, like, rng_coin(r), rng_coin(r), o[0], asked == first ? second : first, o[1]);
+    from_b = !from_b;      /* one axis only: the same from the other end */
+    if (first != second) { /* the other axis */
+        turn = rng_coin(r);
+        from_b = rng_coin(r);
+        asked = asked == first ? second : first;
+    }
+    add_twins17(story, like, turn, from_b, o[0], asked, o[1]);
 }
 
 const generator babi17_generator = {"babi17", (int)COUNT_OF(describe17), describe17, open17, draw17};
@@ -300,9 +307,9 @@ const generator babi17_generator = {"babi17", (int)COUNT_OF(describe17), describ
 
 enum { CONTAINERS = 16, MOST_FACTS = 8 };
 
-static const char *const containers[CONTAINERS] = {"box",    "chest",  "suitcase", "container", "crate", "jar",
-                                                   "basket", "trunk",  "bag",      "barrel",    "bucket", "drawer",
-                                                   "tin",    "bowl",   "case",     "cup"};
+static const char *const containers[CONTAINERS] = {"box",    "chest", "suitcase", "container", "crate",  "jar",
+                                                   "basket", "trunk", "bag",      "barrel",    "bucket", "drawer",
+                                                   "tin",    "bowl",  "case",     "cup"};
 
 static const char *const describe18[] = {
     "one fact and a question on it",
@@ -367,9 +374,11 @@ static void tell_full(rng *r, sizes *z, int *large, int *small) {
         int other = (int)rng_below(r, (uint32_t)z->n);
         extra = other != *large && other != *small;
         if (on_large)
-            extra = extra && (against ? other < *large && tell(z, other, *large) : other > *large && tell(z, *large, other));
+            extra = extra &&
+                    (against ? other < *large && tell(z, other, *large) : other > *large && tell(z, *large, other));
         else
-            extra = extra && (against ? other > *small && tell(z, *small, other) : other < *small && tell(z, other, *small));
+            extra = extra &&
+                    (against ? other > *small && tell(z, *small, other) : other < *small && tell(z, other, *small));
     } while (!extra);
     while (z->facts < total) tell_other(r, z, *large, *small, 2);
 }
@@ -411,7 +420,15 @@ static void draw18(const data_stream *s, rng *r, data_story *story) {
     for (int i = 0; i < z.n; i++) thing[i] = i == large ? a : i == small ? b : others[k++];
     fact facts[MOST_FACTS];
     for (int i = 0; i < z.facts; i++) facts[i] = say18(rng_coin(r), thing[z.large[i]], thing[z.small[i]]);
-    row like = {data_split_name(s->split), "babi18", "Size", 0, "", steps, put_pair(story, containers[a], containers[b]), "", ""};
+    row like = {data_split_name(s->split),
+                "babi18",
+                "Size",
+                0,
+                "",
+                steps,
+                put_pair(story, containers[a], containers[b]),
+                "",
+                ""};
     like.premise = put_facts(r, story, facts, z.facts);
     int inside = rng_coin(r);
     for (int i = 0; i < 2; i++, inside = !inside) add_twins(story, like, say18(inside, a, b), say18(inside, b, a));

@@ -108,14 +108,6 @@ static void update(model *m, int label) {
     }
 }
 
-static void shuffle(rng *r, size_t *a, size_t n) {
-    for (size_t i = n; i > 1; i--) {
-        size_t j = rng_below(r, (uint32_t)i), t = a[i - 1];
-        a[i - 1] = a[j];
-        a[j] = t;
-    }
-}
-
 static int logistic(baseline_kind kind, const row *train, size_t *order, size_t n, const row *test, const size_t *ask,
                     size_t m, unsigned char *predicted) {
     model x = {calloc(SLOTS, sizeof(float)), calloc(SLOTS, sizeof(float)), {NULL, 0}};
@@ -123,7 +115,7 @@ static int logistic(baseline_kind kind, const row *train, size_t *order, size_t 
     int status = x.weight && x.squares && x.f.slot ? 0 : -1;
     rng r = {UINT64_C(0xBA5E), 0};
     for (int epoch = 0; epoch < EPOCHS && !status; epoch++) {
-        shuffle(&r, order, n);
+        rng_shuffle_items(&r, order, n, sizeof *order);
         for (size_t i = 0; i < n; i++) {
             extract(kind, &train[order[i]], &x.f);
             update(&x, train[order[i]].label);
@@ -158,7 +150,8 @@ static void threshold(const row *train, const size_t *order, size_t n, const row
             for (int v = 0; v < 11; v++) right += at[v][v >= c ? high : !high];
             if (right > most) most = right, cut = c, above = high;
         }
-    for (size_t i = 0; i < m; i++) predicted[ask[i]] = (unsigned char)(row_overlap(&test[ask[i]]) >= cut ? above : !above);
+    for (size_t i = 0; i < m; i++)
+        predicted[ask[i]] = (unsigned char)(row_overlap(&test[ask[i]]) >= cut ? above : !above);
 }
 
 /* ---- every source is fitted on its own */
@@ -170,13 +163,15 @@ static size_t select_source(const row *rows, size_t n, const char *source, size_
     return k;
 }
 
-int baseline_predict(baseline_kind kind, const row *train, size_t n, const row *test, size_t m, unsigned char *predicted) {
+int baseline_predict(baseline_kind kind, const row *train, size_t n, const row *test, size_t m,
+                     unsigned char *predicted) {
     size_t *order = malloc((n + 1) * sizeof *order), *ask = malloc((m + 1) * sizeof *ask);
     unsigned char *done = calloc(m + 1, 1);
     int status = order && ask && done ? 0 : -1;
     for (size_t i = 0; i < m && !status; i++) {
         if (done[i]) continue;
-        size_t asked = select_source(test, m, test[i].source, ask), known = select_source(train, n, test[i].source, order);
+        size_t asked = select_source(test, m, test[i].source, ask),
+               known = select_source(train, n, test[i].source, order);
         for (size_t k = 0; k < asked; k++) done[ask[k]] = 1;
         if (kind == BASELINE_OVERLAP)
             threshold(train, order, known, test, ask, asked, predicted);

@@ -19,15 +19,12 @@ static const quota generated[] = {{"babi16", {1500, 150, 150}},
                                   {"babi17", {1500, 150, 150}},
                                   {"babi18", {1500, 150, 150}},
                                   {"kinship", {2000, 200, 200}}};
-static const quota isa = {"isa", {2000, 200, 200}}, partof = {"partof", {800, 80, 80}}, capital_quota = {"capital", {700, 70, 70}};
+static const quota isa = {"isa", {2000, 200, 200}}, partof = {"partof", {800, 80, 80}},
+                   capital_quota = {"capital", {700, 70, 70}};
 
 build_options build_defaults(void) {
-    return (build_options){42,
-                           1,
-                           "/usr/share/wordnet",
-                           "/usr/share/dict/scowl",
-                           "/usr/share/misc/countries.gz",
-                           "/usr/share/kgeography"};
+    return (build_options){
+        42, 1, "/usr/share/wordnet", "/usr/share/dict/scowl", "/usr/share/misc/countries.gz", "/usr/share/kgeography"};
 }
 
 /* ---- a set of 64-bit hashes, so that no row comes twice */
@@ -73,23 +70,8 @@ static uint64_t row_hash(const row *r) {
     return hash_string(hash_string(7, r->premise), r->hypothesis);
 }
 
-/* Copies the first pair of a story; the twins share premise and group. Split, source, relation, kind are literals. */
-static int keep_pair(rows *out, const data_story *story, text_error *error) {
-    const char *premise = arena_copy(&out->strings, story->rows[0].premise, strlen(story->rows[0].premise));
-    const char *group = arena_copy(&out->strings, story->rows[0].group, strlen(story->rows[0].group));
-    if (!premise || !group) return text_fail_memory(error, story->used);
-    for (int i = 0; i < 2; i++) {
-        row r = story->rows[i];
-        r.premise = premise;
-        r.group = group;
-        if (!(r.hypothesis = arena_copy(&out->strings, r.hypothesis, strlen(r.hypothesis))))
-            return text_fail_memory(error, story->used);
-        if (rows_add(out, &r, error)) return -1;
-    }
-    return 0;
-}
-
-static int generate(const char *source, int split, uint64_t seed, size_t pairs, hash_set *seen, rows *out, text_error *error) {
+static int generate(const char *source, int split, uint64_t seed, size_t pairs, hash_set *seen, rows *out,
+                    text_error *error) {
     data_stream s;
     data_story story;
     size_t made = 0, of_steps[4] = {0};
@@ -97,8 +79,8 @@ static int generate(const char *source, int split, uint64_t seed, size_t pairs, 
     data_stream_open(&s, source, data_split_name(split), data_stream_stages(source), seed);
     for (uint64_t i = 0; made < pairs; i++) {
         if (i > 1000 + 100 * (uint64_t)pairs)
-            return text_fail(error, "%s: only %zu different stories for %s, %zu wanted: choose a smaller --scale", source, made,
-                             data_split_name(split), pairs);
+            return text_fail(error, "%s: only %zu different stories for %s, %zu wanted: choose a smaller --scale",
+                             source, made, data_split_name(split), pairs);
         data_stream_story(&s, 0, i, &story);
         size_t *of = &of_steps[story.rows[0].steps & 3];
         if (halves && *of >= (pairs + (story.rows[0].steps == 2)) / 2) continue;
@@ -106,7 +88,8 @@ static int generate(const char *source, int split, uint64_t seed, size_t pairs, 
         int fresh = set_add(seen, row_hash(&story.rows[0]));
         if (fresh < 0) return text_fail_memory(error, seen->slots * sizeof *seen->slot);
         if (!fresh) continue;
-        if (keep_pair(out, &story, error)) return -1;
+        row like = story.rows[1];
+        if (add_twin_rows(out, &like, story.rows[1].hypothesis, story.rows[0].hypothesis, error)) return -1;
         ++*of;
         made++;
     }
@@ -132,21 +115,22 @@ static int exists(const char *path) {
 
 static void note(build_notes *notes, const char *without, const char *path, const char *package) {
     if (notes->n == BUILD_NOTES) return;
-    snprintf(notes->line[notes->n++], sizeof notes->line[0], "%s: %.200s is missing; package %s brings it (apt install %s)", without,
-             path, package, package);
+    snprintf(notes->line[notes->n++], sizeof notes->line[0],
+             "%s: %.200s is missing; package %s brings it (apt install %s)", without, path, package, package);
 }
 
 static void premises(const quota *q, size_t out[DATA_SPLITS]) {
     for (int i = 0; i < DATA_SPLITS; i++) out[i] = q->rows[i] / 2;
 }
 
-typedef int word_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS], rows *out,
-                      text_error *error);
+typedef int word_rows(const wordnet *w, const string_map *common, uint64_t seed, const size_t premises[DATA_SPLITS],
+                      rows *out, text_error *error);
 
 static void note_shortage(build_notes *notes, const quota *q, const rows *out, size_t first) {
     size_t wanted = q->rows[0] + q->rows[1] + q->rows[2], made = out->count - first;
     if (made < wanted && notes->n < BUILD_NOTES)
-        snprintf(notes->line[notes->n++], sizeof notes->line[0], "%s: the files hold only %zu of %zu rows", q->source, made, wanted);
+        snprintf(notes->line[notes->n++], sizeof notes->line[0], "%s: the files hold only %zu of %zu rows", q->source,
+                 made, wanted);
 }
 
 static int word_sources(const build_options *o, rows *out, build_notes *notes, build_progress *progress, void *context,
@@ -170,7 +154,8 @@ static int word_sources(const build_options *o, rows *out, build_notes *notes, b
         premises(sources[i].q, want);
         status = sources[i].make(&w, &common, o->seed, want, out, error);
         if (!status) note_shortage(notes, sources[i].q, out, first);
-        if (!status && progress && progress(context, sources[i].q->source, out->count)) status = text_fail(error, "stopped");
+        if (!status && progress && progress(context, sources[i].q->source, out->count))
+            status = text_fail(error, "stopped");
     }
     wordnet_free(&w);
     string_map_free(&common);

@@ -9,7 +9,7 @@
 
 typedef struct build_options {
     uint64_t seed;
-    uint32_t scale; /* 1 ..: multiplies the generated sources */
+    uint32_t scale;                                       /* 1 ..: multiplies the generated sources */
     const char *wordnet, *scowl, *countries, *kgeography; /* where the packages' files lie */
 } build_options;
 

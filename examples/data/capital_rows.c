@@ -19,22 +19,15 @@ static int can_exchange(const capitals *c, size_t a, size_t b) {
     return !is_capital(c, x->division, y->capital) && !is_capital(c, y->division, x->capital);
 }
 
-static int add_rows(const capitals *c, size_t at, size_t other, const char *split, rows *out, text_error *error) {
+static int add_pair(const capitals *c, size_t at, size_t other, const char *split, rows *out, text_error *error) {
     const capital *x = &c->at[at], *y = &c->at[other];
-    char text[256];
-    int easy = strcmp(x->map, y->map) != 0;
-    char *group = arena_copy(&out->strings, x->division, strlen(x->division));
-    int n = snprintf(text, sizeof text, "%s.", x->capital);
-    char *premise = arena_copy(&out->strings, text, (size_t)n);
-    if (!group || !premise) return text_fail_memory(error, sizeof text);
-    for (int label = 0; label < 2; label++) {
-        n = snprintf(text, sizeof text, "%s is the capital of %s.", x->capital, label ? x->division : y->division);
-        char *claim = arena_copy(&out->strings, text, (size_t)n);
-        if (!claim) return text_fail_memory(error, sizeof text);
-        row r = {split, "capital", "CapitalOf", label, label ? "true" : easy ? "easy" : "hard", 0, group, premise, claim};
-        if (rows_add(out, &r, error)) return -1;
-    }
-    return 0;
+    char premise[64], claim[2][128];
+    snprintf(premise, sizeof premise, "%s.", x->capital);
+    for (int label = 0; label < 2; label++)
+        snprintf(claim[label], sizeof claim[label], "%s is the capital of %s.", x->capital, (label ? x : y)->division);
+    row like = {split, "capital",   "CapitalOf", 0, strcmp(x->map, y->map) ? "easy" : "hard",
+                0,     x->division, premise,     ""};
+    return add_twin_rows(out, &like, claim[0], claim[1], error);
 }
 
 /* Exchanges in twos until `want` premises stand: three in four within one map, the others anywhere. */
@@ -60,7 +53,7 @@ static int split_rows(const capitals *c, int split, uint64_t seed, size_t want, 
         if (size < (odd ? 3u : 2u)) continue;
         for (size_t k = 0; k < size && !status; k++) {
             order[at[k]] = -1;
-            status = add_rows(c, ring[k], ring[(k + 1) % size], data_split_name(split), out, error);
+            status = add_pair(c, ring[k], ring[(k + 1) % size], data_split_name(split), out, error);
             made++;
         }
     }

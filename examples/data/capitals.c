@@ -8,6 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "text/grow.h"
 #include "text/utf8.h"
 
 static int plain_name(const char *s) {
@@ -17,13 +18,9 @@ static int plain_name(const char *s) {
 
 static int add(capitals *c, const char *map, const char *division, const char *name, text_error *error) {
     if (!plain_name(division) || !plain_name(name) || !strcmp(division, name)) return 0;
-    if (c->count == c->capacity) {
-        size_t more = c->capacity ? 2 * c->capacity : 1024;
-        capital *p = realloc(c->at, more * sizeof *p);
-        if (!p) return text_fail_memory(error, more * sizeof *p);
-        c->at = p;
-        c->capacity = more;
-    }
+    capital *at = grow(c->at, &c->capacity, c->count + 1, sizeof *at);
+    if (!at) return text_fail_memory(error, sizeof *at);
+    c->at = at;
     capital *k = &c->at[c->count];
     k->map = arena_copy(&c->strings, map, strlen(map));
     k->division = arena_copy(&c->strings, division, strlen(division));
@@ -150,7 +147,7 @@ static int by_bytes(const void *a, const void *b) {
 int capitals_load_maps(capitals *c, const char *folder, text_error *error) {
     struct dirent *entry;
     char **name = NULL;
-    size_t names = 0;
+    size_t names = 0, capacity = 0;
     int status = 0;
     arena strings = {0};
     DIR *d = opendir(folder);
@@ -158,7 +155,7 @@ int capitals_load_maps(capitals *c, const char *folder, text_error *error) {
     while (!status && (entry = readdir(d))) {
         size_t n = strlen(entry->d_name);
         if (n < 5 || strcmp(entry->d_name + n - 4, ".kgm")) continue;
-        char **more = realloc(name, (names + 1) * sizeof *name);
+        char **more = grow(name, &capacity, names + 1, sizeof *name);
         if (more) name = more;
         if (!more || !(name[names++] = arena_copy(&strings, entry->d_name, n - 4))) status = text_fail_memory(error, n);
     }
@@ -190,7 +187,8 @@ void capitals_finish(capitals *c) {
     size_t kept = 0;
     if (c->count) qsort(c->at, c->count, sizeof *c->at, by_division);
     for (size_t i = 0; i < c->count; i++)
-        if (!kept || strcmp(c->at[i].division, c->at[kept - 1].division) || strcmp(c->at[i].capital, c->at[kept - 1].capital))
+        if (!kept || strcmp(c->at[i].division, c->at[kept - 1].division) ||
+            strcmp(c->at[i].capital, c->at[kept - 1].capital))
             c->at[kept++] = c->at[i];
     c->count = kept;
 }

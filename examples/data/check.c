@@ -16,10 +16,12 @@ static int fault(text_error *error) {
 
 static int check_text(const row *rows, size_t n, text_error *error) {
     for (size_t i = 0; i < n; i++) {
-        const char *field[] = {rows[i].source, rows[i].relation, rows[i].kind, rows[i].group, rows[i].premise, rows[i].hypothesis};
+        const char *field[] = {rows[i].source, rows[i].relation, rows[i].kind,
+                               rows[i].group,  rows[i].premise,  rows[i].hypothesis};
         for (size_t f = 0; f < sizeof field / sizeof *field; f++)
             if (utf8_valid_prefix(field[f], strlen(field[f])) < strlen(field[f]) || strpbrk(field[f], "\t\n\r")) {
-                text_fail(error, "%s: a field of a row is not valid UTF-8 without tabs: \"%.80s\"", rows[i].source, field[f]);
+                text_fail(error, "%s: a field of a row is not valid UTF-8 without tabs: \"%.80s\"", rows[i].source,
+                          field[f]);
                 return fault(error);
             }
     }
@@ -59,7 +61,8 @@ static int check_leaks(const row *rows, size_t n, text_error *error) {
     size_t count = 0, other = 0;
     if (!keys) return text_fail_memory(error, n * sizeof *keys);
     for (size_t i = 0; i < n; i++)
-        keys[i] = (key){hash_string(hash_string(1, rows[i].premise), rows[i].hypothesis), data_split_by_name(rows[i].split), i};
+        keys[i] = (key){hash_string(hash_string(1, rows[i].premise), rows[i].hypothesis),
+                        data_split_by_name(rows[i].split), i};
     size_t found = shared_key(keys, n, n, &other);
     if (found < n) {
         text_fail(error, "%s: a row stands in %s and in %s: \"%.120s\"", rows[found].source, rows[other].split,
@@ -67,7 +70,8 @@ static int check_leaks(const row *rows, size_t n, text_error *error) {
     } else {
         for (size_t i = 0; i < n; i++)
             if (*rows[i].group && !is_shared_rule(&rows[i]))
-                keys[count++] = (key){hash_string(hash_string(2, rows[i].source), rows[i].group), data_split_by_name(rows[i].split), i};
+                keys[count++] = (key){hash_string(hash_string(2, rows[i].source), rows[i].group),
+                                      data_split_by_name(rows[i].split), i};
         found = shared_key(keys, count, n, &other);
         if (found < n)
             text_fail(error, "%s: %s and %s both ask about \"%.80s\"", rows[found].source, rows[other].split,
@@ -107,13 +111,13 @@ static int check_balance(const row *rows, size_t n, check_report *report, text_e
         for (int split = 0; split < DATA_SPLITS; split++) {
             const check_source *s = &report->source[i];
             if (2 * s->ones[split] != s->rows[split])
-                return text_fail(error, "%s: %zu of the %zu labels in %s are 1, not half of them", s->source, s->ones[split],
-                                 s->rows[split], data_split_name(split)),
+                return text_fail(error, "%s: %zu of the %zu labels in %s are 1, not half of them", s->source,
+                                 s->ones[split], s->rows[split], data_split_name(split)),
                        fault(error);
             size_t two = s->steps[split][2], three = s->steps[split][3];
             if (!strcmp(s->source, "kinship") && (two > three ? two - three : three - two) > 2)
-                return text_fail(error, "kinship: %zu rows of two steps and %zu of three in %s, not equal shares", two, three,
-                                 data_split_name(split)),
+                return text_fail(error, "kinship: %zu rows of two steps and %zu of three in %s, not equal shares", two,
+                                 three, data_split_name(split)),
                        fault(error);
         }
     return 0;
@@ -167,7 +171,8 @@ static int held_out(const row *a, size_t n, check_source *s, row *train, row *te
     return 0;
 }
 
-static int held_out_baselines(const row *rows, size_t n, check_report *report, row *a, row *train, row *test, unsigned char *predicted) {
+static int held_out_baselines(const row *rows, size_t n, check_report *report, row *a, row *train, row *test,
+                              unsigned char *predicted) {
     for (int i = 0; i < report->sources; i++) {
         check_source *s = &report->source[i];
         size_t k = take(rows, n, s->source, -1, a);
@@ -190,8 +195,9 @@ static int judge(const check_report *report, text_error *error) {
             const check_source *s = &report->source[i];
             double margin = s->rows[DATA_TEST] ? 2.6 * 0.5 / sqrt((double)s->rows[DATA_TEST]) : 1;
             if (s->held_out[kind] > CHECK_LEAK)
-                return text_fail(error, "%s leaks: \"%s\" answers %.1f%% of the rows of unseen groups (at most %.0f%%)", s->source,
-                                 baseline_name((baseline_kind)kind), 100 * s->held_out[kind], 100 * CHECK_LEAK),
+                return text_fail(error, "%s leaks: \"%s\" answers %.1f%% of the rows of unseen groups (at most %.0f%%)",
+                                 s->source, baseline_name((baseline_kind)kind), 100 * s->held_out[kind],
+                                 100 * CHECK_LEAK),
                        fault(error);
             if (s->test[kind] > CHECK_LEAK + margin)
                 return text_fail(error, "%s leaks: \"%s\" answers %.1f%% of the test rows", s->source,
@@ -207,7 +213,8 @@ int data_check(const row *rows, size_t n, check_report *report, text_error *erro
     if (!status) status = check_balance(rows, n, report, error);
     if (!status) status = check_leaks(rows, n, error);
     if (status) return status;
-    row *a = malloc((n + 1) * sizeof *a), *train = malloc((n + 1) * sizeof *train), *test = malloc((n + 1) * sizeof *test);
+    row *a = malloc((n + 1) * sizeof *a), *train = malloc((n + 1) * sizeof *train),
+        *test = malloc((n + 1) * sizeof *test);
     unsigned char *predicted = malloc(n + 1);
     if (!a || !train || !test || !predicted || test_baselines(rows, n, report, train, test, predicted) ||
         held_out_baselines(rows, n, report, a, train, test, predicted))

@@ -20,7 +20,7 @@ typedef struct check_source {
     size_t rows[DATA_SPLITS], ones[DATA_SPLITS];
     size_t steps[DATA_SPLITS][CHECK_STEPS]; /* rows of 0, 1, 2, 3 and more steps */
     double test[BASELINE_KINDS];            /* fitted on train, asked on test; NaN without test rows */
-    double held_out[BASELINE_CHEAP];        /* six-fold over all rows by group: each row asked of a model that saw no row
+    double held_out[BASELINE_CHEAP]; /* six-fold over all rows by group: each row asked of a model that saw no row
                                                of its group; NaN where there are too few rows */
 } check_source;
 

@@ -45,14 +45,39 @@ int gloss_definition(const char *gloss, int most, char *out, size_t size) {
     return n > 0 && words <= most;
 }
 
-int text_names(const char *text, const char *word) {
+/* Length of `word` or its plural at `at`, where a word begins; 0 if something else stands there. */
+static size_t word_at(const char *text, const char *at, const char *word) {
     size_t n = strlen(word);
-    for (const char *at = text; (at = strstr(at, word)); at++) {
-        if (at != text && letter(at[-1])) continue;
-        const char *end = at + n;
-        if (!strncmp(end, "es", 2) && !letter(end[2])) return 1;
-        if (*end == 's') end++;
-        if (!letter(*end)) return 1;
+    const char *end = at + n;
+    if ((at != text && letter(at[-1])) || strncmp(at, word, n)) return 0;
+    if (!strncmp(end, "es", 2) && !letter(end[2])) return n + 2;
+    if (*end == 's') end++;
+    return letter(*end) ? 0 : (size_t)(end - at);
+}
+
+int text_names(const char *text, const char *word) {
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        if (word_at(text, at, word)) return 1;
+    return 0;
+}
+
+int text_mask(char *text, size_t size, const char *word) {
+    static const char instead[] = "something";
+    char out[1024];
+    size_t n = 0;
+    for (const char *at = text; *at;) {
+        size_t length = word_at(text, at, word);
+        if (n + sizeof instead >= sizeof out) return -1;
+        if (length) {
+            memcpy(out + n, instead, sizeof instead - 1);
+            n += sizeof instead - 1;
+            at += length;
+        } else {
+            out[n++] = *at++;
+        }
     }
+    if (n >= size) return -1;
+    memcpy(text, out, n);
+    text[n] = 0;
     return 0;
 }

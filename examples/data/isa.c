@@ -6,22 +6,26 @@
 #include "data/assign.h"
 #include "data/generator.h"
 #include "data/knowledge.h"
+#include "text/grow.h"
 
 enum { DEPTH = 6, LEAST_CHILDREN = 5, MOST_WORDS = 50, MOST_OF_A_TAIL = 60 };
 
 /* Categories that everything or nothing is one of, or whose usual meaning is not WordNet's first sense. */
 static const char *const vague[] = {
-    "adornment",   "agent",     "apparatus", "armament",  "art",        "article",      "artifact",  "attire",    "block",
-    "baggage",     "bedclothes", "body",     "cap",       "chamber",   "cloister",  "coating",    "commodity",    "conduit",   "connector", "constituent",
-    "container",   "covering",  "crockery",  "crystal",  "cutlery",   "curative",  "decoration", "depository",   "device",    "dirt",      "duct",
-    "emblem",      "enclosure", "entrance",  "equipment", "excreta",    "extremity",    "facility",  "fixings",   "fixture",
-    "formulation", "fragment",  "goody",     "ground",    "helping",    "housing",      "implement", "instrument",
-    "instrumentality", "lever", "material",  "mechanism", "mixture",    "molecule",     "nutriment", "object",    "obstruction",
-    "organs",      "orifice",   "outlet",    "padding",   "paraphernalia", "part",      "partition", "paving",    "placental",
-    "plant",       "platform",  "pole",      "provender", "quarters",   "receptacle",   "regulator", "root",      "shelter",
-    "skin",        "slope",     "star",      "starches",  "structure",  "substance",    "surface",   "sweetening", "system",
-    "tissue",      "transducer", "trouser",  "tube",      "unit",       "viscus",       "ware",      "water",     "way",
-    "weaponry",    "workplace"};
+    "adornment",   "agent",      "apparatus", "armament",   "art",       "article",       "artifact",
+    "attire",      "block",      "baggage",   "bedclothes", "body",      "cap",           "chamber",
+    "cloister",    "coating",    "commodity", "conduit",    "connector", "constituent",   "container",
+    "covering",    "crockery",   "crystal",   "cutlery",    "curative",  "decoration",    "depository",
+    "device",      "dirt",       "duct",      "emblem",     "enclosure", "entrance",      "equipment",
+    "excreta",     "extremity",  "facility",  "fixings",    "fixture",   "formulation",   "fragment",
+    "goody",       "ground",     "helping",   "housing",    "implement", "instrument",    "instrumentality",
+    "lever",       "material",   "mechanism", "mixture",    "molecule",  "nutriment",     "object",
+    "obstruction", "organs",     "orifice",   "outlet",     "padding",   "paraphernalia", "part",
+    "partition",   "paving",     "placental", "plant",      "platform",  "pole",          "provender",
+    "quarters",    "receptacle", "regulator", "root",       "shelter",   "skin",          "slope",
+    "star",        "starches",   "structure", "substance",  "surface",   "sweetening",    "system",
+    "tissue",      "transducer", "trouser",   "tube",       "unit",      "viscus",        "ware",
+    "water",       "way",        "weaponry",  "workplace"};
 
 static int is_vague(const char *word) {
     for (size_t i = 0; i < COUNT_OF(vague); i++)
@@ -32,9 +36,6 @@ static int is_vague(const char *word) {
 typedef struct category {
     const char *word;
     uint32_t synset;
-    size_t up; /* its hypernym closure, itself included */
-    uint32_t reached[WORDNET_CLOSURE];
-    int depth[WORDNET_CLOSURE];
 } category;
 
 typedef struct head {
@@ -72,21 +73,18 @@ static int find_categories(isa *x, text_error *error) {
     for (uint32_t s = 0; s < w->synsets && !status; s++) {
         const char *word = below[s] >= LEAST_CHILDREN ? wordnet_clean_word(w, x->common, s) : NULL;
         int hyponyms = 0;
-        for (uint32_t p = 0; p < w->synset[s].pointers; p++) hyponyms += w->pointer[w->synset[s].pointer + p].symbol[0] == '~';
+        for (uint32_t p = 0; p < w->synset[s].pointers; p++)
+            hyponyms += w->pointer[w->synset[s].pointer + p].symbol[0] == '~';
         if (!word || is_vague(word) || is_plural(word) || hyponyms < LEAST_CHILDREN) continue;
-        if (x->categories == capacity) {
-            capacity = capacity ? 2 * capacity : 128;
-            category *more = realloc(x->category, capacity * sizeof *more);
-            if (!more) {
-                status = text_fail_memory(error, capacity * sizeof *more);
-                break;
-            }
-            x->category = more;
+        category *more = grow(x->category, &capacity, x->categories + 1, sizeof *more);
+        if (!more) {
+            status = text_fail_memory(error, sizeof *more);
+            break;
         }
+        x->category = more;
         category *c = &x->category[x->categories++];
         c->word = word;
         c->synset = s;
-        c->up = wordnet_closure(w, s, "@", 64, c->reached, c->depth, WORDNET_CLOSURE);
     }
     free(below);
     if (!status && x->categories) qsort(x->category, x->categories, sizeof *x->category, by_word);
@@ -106,7 +104,8 @@ static int find_heads(isa *x, uint64_t seed, text_error *error) {
     int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets && !status; s++) {
         head h = {.word = wordnet_clean_word(w, x->common, s), .synset = s};
-        if (!h.word || is_plural(h.word) || !gloss_definition(w->synset[s].gloss, MOST_WORDS, h.gloss, sizeof h.gloss)) continue;
+        if (!h.word || is_plural(h.word) || !gloss_definition(w->synset[s].gloss, MOST_WORDS, h.gloss, sizeof h.gloss))
+            continue;
         size_t n = wordnet_closure(w, s, "@", DEPTH, reached, depth, WORDNET_CLOSURE), found = 0;
         size_t fit[WORDNET_CLOSURE];
         for (size_t c = 0; c < x->categories; c++) {
@@ -118,15 +117,12 @@ static int find_heads(isa *x, uint64_t seed, text_error *error) {
         rng r = {rng_derive(seed, hash_string(1, h.word)), 0};
         h.category = fit[rng_below(&r, (uint32_t)found)];
         used[h.category]++;
-        if (x->heads == capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            head *more = realloc(x->head, capacity * sizeof *more);
-            if (!more) {
-                status = text_fail_memory(error, capacity * sizeof *more);
-                break;
-            }
-            x->head = more;
+        head *more = grow(x->head, &capacity, x->heads + 1, sizeof *more);
+        if (!more) {
+            status = text_fail_memory(error, sizeof *more);
+            break;
         }
+        x->head = more;
         x->head[x->heads++] = h;
     }
     free(used);
@@ -135,28 +131,10 @@ static int find_heads(isa *x, uint64_t seed, text_error *error) {
 
 /* Is `c` above any sense of the word, or below its first one? Above: true. Below: a narrower category of the same kind. */
 static int related(const wordnet *w, const char *word, uint32_t first, const category *c) {
-    uint32_t reached[WORDNET_CLOSURE];
-    int depth[WORDNET_CLOSURE];
     const wordnet_lemma *l = wordnet_find(w, word);
-    for (uint32_t k = 0; l && k < l->senses; k++) {
-        size_t n = wordnet_closure(w, w->sense[l->sense + k], "@", 64, reached, depth, WORDNET_CLOSURE);
-        for (size_t i = 0; i < n; i++)
-            if (reached[i] == c->synset) return 1;
-    }
-    for (size_t i = 0; i < c->up; i++)
-        if (c->reached[i] == first) return 1;
-    return 0;
-}
-
-/* Length of the shortest path over a common hypernym. */
-static int path_length(const wordnet *w, uint32_t from, const category *c) {
-    uint32_t reached[WORDNET_CLOSURE];
-    int depth[WORDNET_CLOSURE], least = 1000;
-    size_t n = wordnet_closure(w, from, "@", 64, reached, depth, WORDNET_CLOSURE);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < c->up; k++)
-            if (reached[i] == c->reached[k] && depth[i] + c->depth[k] < least) least = depth[i] + c->depth[k];
-    return least;
+    for (uint32_t k = 0; l && k < l->senses; k++)
+        if (wordnet_reaches(w, w->sense[l->sense + k], "@", c->synset)) return 1;
+    return wordnet_reaches(w, c->synset, "@", first);
 }
 
 typedef struct isa_part {
@@ -171,23 +149,19 @@ static int isa_cost(const void *context, size_t item, size_t tail) {
     const category *c = &x->category[tail], *truth = &x->category[h->category];
     if (tail == h->category || !strcmp(c->word, h->word) || given_away(h->word, h->gloss, c)) return -1;
     if (related(x->w, h->word, h->synset, c) || related(x->w, c->word, c->synset, truth)) return -1;
-    return path_length(x->w, h->synset, c);
+    return wordnet_distance(x->w, h->synset, c->synset);
 }
 
-static int add_pair(const head *h, const char *tail[2], int any, const char *split, rows *out, text_error *error) {
-    char premise[640], hypothesis[128];
+static int add_pair(const head *h, const char *lie, const char *truth, int any, const char *split, rows *out,
+                    text_error *error) {
+    char premise[640], claim[2][128];
+    const char *tail[2] = {lie, truth};
     snprintf(premise, sizeof premise, "%s : %s.", h->word, h->gloss);
-    char *group = arena_copy(&out->strings, h->word, strlen(h->word));
-    char *text = arena_copy(&out->strings, premise, strlen(premise));
-    if (!group || !text) return text_fail_memory(error, sizeof premise);
-    for (int label = 0; label < 2; label++) {
-        int n = snprintf(hypothesis, sizeof hypothesis, "%s %s is %s %s.", article(h->word), h->word, article(tail[label]), tail[label]);
-        char *claim = arena_copy(&out->strings, hypothesis, (size_t)n);
-        if (!claim) return text_fail_memory(error, sizeof hypothesis);
-        row r = {split, "isa", "IsA", label, label ? "true" : any ? "easy" : "hard", 0, group, text, claim};
-        if (rows_add(out, &r, error)) return -1;
-    }
-    return 0;
+    for (int label = 0; label < 2; label++)
+        snprintf(claim[label], sizeof claim[label], "%s %s is %s %s.", article(h->word), h->word, article(tail[label]),
+                 tail[label]);
+    row like = {split, "isa", "IsA", 0, any ? "easy" : "hard", 0, h->word, premise, ""};
+    return add_twin_rows(out, &like, claim[0], claim[1], error);
 }
 
 /* The first `want` heads of a split in an order that the seed decides. */
@@ -196,11 +170,7 @@ static size_t pick_heads(const isa *x, int split, uint64_t seed, size_t want, si
     for (size_t i = 0; i < x->heads; i++)
         if (data_split_of("isa", x->head[i].word) == split) pick[n++] = i;
     rng r = {rng_derive(seed, 2), 0};
-    for (size_t i = n; i > 1; i--) {
-        size_t j = rng_below(&r, (uint32_t)i), t = pick[i - 1];
-        pick[i - 1] = pick[j];
-        pick[j] = t;
-    }
+    rng_shuffle_items(&r, pick, n, sizeof *pick);
     return n < want ? n : want;
 }
 
@@ -218,10 +188,11 @@ static int split_rows(const isa *x, int split, uint64_t seed, size_t want, rows 
         for (size_t i = 0; i < n; i++) truth[i] = x->head[pick[i]].category, any[i] = rng_below(&r, 4) == 0;
         int assigned = assign_tails(n, x->categories, truth, any, isa_cost, &part, &r, lie);
         if (assigned == -1) status = text_fail_memory(error, n * sizeof *lie);
-        if (assigned == -2) status = text_fail(error, "isa: a word of split %s allows no false category", data_split_name(split));
+        if (assigned == -2)
+            status = text_fail(error, "isa: a word of split %s allows no false category", data_split_name(split));
         for (size_t i = 0; i < n && !status; i++) {
-            const char *tail[2] = {x->category[lie[i]].word, x->category[truth[i]].word};
-            status = add_pair(&x->head[pick[i]], tail, any[i], data_split_name(split), out, error);
+            status = add_pair(&x->head[pick[i]], x->category[lie[i]].word, x->category[truth[i]].word, any[i],
+                              data_split_name(split), out, error);
         }
     }
     free(pick);
@@ -236,7 +207,8 @@ int isa_rows(const wordnet *w, const string_map *common, uint64_t seed, const si
     isa x = {.w = w, .common = common};
     int status = find_categories(&x, error);
     if (!status) status = find_heads(&x, seed, error);
-    for (int split = 0; split < DATA_SPLITS && !status; split++) status = split_rows(&x, split, seed, premises[split], out, error);
+    for (int split = 0; split < DATA_SPLITS && !status; split++)
+        status = split_rows(&x, split, seed, premises[split], out, error);
     free(x.category);
     free(x.head);
     return status;

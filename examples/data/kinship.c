@@ -3,38 +3,51 @@
  * R(x, y) reads "y is x's R". A pattern is the chain's words (with gender); it is used if every bracketing that the rules
  * can derive gives one and the same relation. Hypotheses are balanced by exchange: for two relations a and b of one
  * gender, "a true, b false" is drawn as often as "b true, a false", within stories of as many steps, and within stories
- * that name both words or neither. So neither the hypothesis alone nor its overlap with the story tells the answer. */
+ * that name both words, neither, only a, only b. So neither the hypothesis alone nor its overlap with the story tells the
+ * answer. */
 #include <string.h>
 
 #include "data/generator.h"
 #include "data/split.h"
 
-enum relation { CHILD, SPOUSE, PARENT, SIBLING, GRANDCHILD, GRANDPARENT, CHILD_IN_LAW, PARENT_IN_LAW, UNCLE, NEPHEW, RELATIONS };
+enum relation {
+    CHILD,
+    SPOUSE,
+    PARENT,
+    SIBLING,
+    GRANDCHILD,
+    GRANDPARENT,
+    CHILD_IN_LAW,
+    PARENT_IN_LAW,
+    UNCLE,
+    NEPHEW,
+    RELATIONS
+};
 
 /* A word is relation * 2 + gender (0 male, 1 female). */
 enum { WORDS = 2 * RELATIONS, NAMES = 32 };
 
 static const char *const words[WORDS] = {
-    "son",       "daughter",  "husband",     "wife",        "father",     "mother",          "brother",
-    "sister",    "grandson",  "granddaughter", "grandfather", "grandmother", "son-in-law",   "daughter-in-law",
-    "father-in-law", "mother-in-law", "uncle", "aunt",      "nephew",     "niece"};
+    "son",           "daughter",      "husband",       "wife",        "father",      "mother",     "brother",
+    "sister",        "grandson",      "granddaughter", "grandfather", "grandmother", "son-in-law", "daughter-in-law",
+    "father-in-law", "mother-in-law", "uncle",         "aunt",        "nephew",      "niece"};
 
 static const char *const names[2][NAMES] = {
-    {"Mark", "Tom",  "Peter", "Paul", "John",  "David", "Simon", "Martin", "Robert", "Henry", "Frank",
-     "Jack", "Adam", "Daniel", "Eric", "George", "Kevin", "Leo", "Oscar", "Philip", "Ralph", "Steven",
-     "Victor", "Walter", "Alan", "Colin", "Edgar", "Gilbert", "Hugo", "Ivan", "Karl", "Norman"},
-    {"Ruth", "Anna", "Mary", "Helen", "Laura", "Susan", "Karen", "Emma", "Alice", "Clara", "Diana",
-     "Ellen", "Grace", "Irene", "Jane", "Kate", "Linda", "Martha", "Nora", "Olivia", "Paula", "Rosa",
-     "Sarah", "Tina", "Vera", "Wendy", "Amy", "Carol", "Edith", "Hannah", "Julia", "Marion"}};
+    {"Mark",   "Tom",    "Peter",  "Paul",  "John",   "David",   "Simon", "Martin", "Robert", "Henry", "Frank",
+     "Jack",   "Adam",   "Daniel", "Eric",  "George", "Kevin",   "Leo",   "Oscar",  "Philip", "Ralph", "Steven",
+     "Victor", "Walter", "Alan",   "Colin", "Edgar",  "Gilbert", "Hugo",  "Ivan",   "Karl",   "Norman"},
+    {"Ruth",  "Anna",  "Mary",  "Helen", "Laura", "Susan", "Karen",  "Emma",   "Alice",  "Clara", "Diana",
+     "Ellen", "Grace", "Irene", "Jane",  "Kate",  "Linda", "Martha", "Nora",   "Olivia", "Paula", "Rosa",
+     "Sarah", "Tina",  "Vera",  "Wendy", "Amy",   "Carol", "Edith",  "Hannah", "Julia",  "Marion"}};
 
 static const struct rule {
     enum relation first, second, whole;
 } rules[] = {
-    {CHILD, CHILD, GRANDCHILD},    {CHILD, SPOUSE, CHILD_IN_LAW},        {CHILD, SIBLING, CHILD},
-    {PARENT, CHILD, SIBLING},      {PARENT, PARENT, GRANDPARENT},        {PARENT, SIBLING, UNCLE},
-    {SPOUSE, PARENT, PARENT_IN_LAW}, {SPOUSE, GRANDCHILD, GRANDCHILD},   {SPOUSE, CHILD, CHILD},
-    {SIBLING, SIBLING, SIBLING},   {SIBLING, GRANDPARENT, GRANDPARENT},  {SIBLING, CHILD, NEPHEW},
-    {SIBLING, PARENT, PARENT},     {GRANDCHILD, SIBLING, GRANDCHILD},
+    {CHILD, CHILD, GRANDCHILD},      {CHILD, SPOUSE, CHILD_IN_LAW},       {CHILD, SIBLING, CHILD},
+    {PARENT, CHILD, SIBLING},        {PARENT, PARENT, GRANDPARENT},       {PARENT, SIBLING, UNCLE},
+    {SPOUSE, PARENT, PARENT_IN_LAW}, {SPOUSE, GRANDCHILD, GRANDCHILD},    {SPOUSE, CHILD, CHILD},
+    {SIBLING, SIBLING, SIBLING},     {SIBLING, GRANDPARENT, GRANDPARENT}, {SIBLING, CHILD, NEPHEW},
+    {SIBLING, PARENT, PARENT},       {GRANDCHILD, SIBLING, GRANDCHILD},
 };
 
 static const char *const describe[] = {
@@ -80,7 +93,8 @@ static int answer(const pattern *p) {
 }
 
 static int pattern_code(const pattern *p) {
-    return p->steps == 1 ? p->word[0] : p->word[0] + WORDS * (p->word[1] + 1 + (p->steps == 3 ? (WORDS + 1) * (p->word[2] + 1) : 0));
+    return p->steps == 1 ? p->word[0]
+                         : p->word[0] + WORDS * (p->word[1] + 1 + (p->steps == 3 ? (WORDS + 1) * (p->word[2] + 1) : 0));
 }
 
 static pattern pattern_decode(int code) {
@@ -108,7 +122,10 @@ static int in_split(const pattern *p, int split) {
     return p->steps < 3 || data_split_of("kinship", put_group(&scratch, p)) == split;
 }
 
+/* Does the story name the word? "son-in-law" counts as named by "son": its in-law words never stand in a story. */
 static int names_word(const pattern *p, int word) {
+    if (word / 2 == CHILD_IN_LAW) word = CHILD * 2 + word % 2;
+    if (word / 2 == PARENT_IN_LAW) word = PARENT * 2 + word % 2;
     for (int i = 0; i < p->steps; i++)
         if (p->word[i] == word) return 1;
     return 0;
@@ -138,11 +155,12 @@ static void list_patterns(pattern_list *list, int steps, int split) {
     }
 }
 
-/* Appends to the choices the patterns whose answer is `yes` and that name `yes` and `no` both (named) or neither. */
-static int add_matched(data_stream *s, const pattern_list *list, int yes, int no, int named) {
+/* Appends to the choices the patterns whose answer is `yes`, of those that name (1) or do not name (0) each word. */
+static int add_matched(data_stream *s, const pattern_list *list, int yes, int no, int names_yes, int names_no) {
     int count = 0;
     for (int i = 0; i < list->n && s->n < DATA_STREAM_CHOICES; i++)
-        if (list->at[i].answer == yes && names_word(&list->at[i].p, yes) == named && names_word(&list->at[i].p, no) == named) {
+        if (list->at[i].answer == yes && names_word(&list->at[i].p, yes) == names_yes &&
+            names_word(&list->at[i].p, no) == names_no) {
             s->choice[s->n++] = list->at[i].code;
             count++;
         }
@@ -150,27 +168,28 @@ static int add_matched(data_stream *s, const pattern_list *list, int yes, int no
 }
 
 /* A class is two words of one gender that can change places; it is drawn as often as its rarer side has patterns. */
+static void open_class(data_stream *s, const pattern_list *list, int a, int b, int names_a, int names_b) {
+    int c = s->classes, first = s->n;
+    if (c == DATA_STREAM_CLASSES) return;
+    int yes_a = add_matched(s, list, a, b, names_a, names_b), middle = s->n;
+    int yes_b = add_matched(s, list, b, a, names_b, names_a);
+    if (!yes_a || !yes_b) {
+        s->n = first;
+        return;
+    }
+    s->first[c][0] = (uint16_t)first, s->first[c][1] = (uint16_t)middle;
+    s->count[c][0] = (uint16_t)yes_a, s->count[c][1] = (uint16_t)yes_b;
+    s->relation[c][0] = (uint8_t)a, s->relation[c][1] = (uint8_t)b;
+    s->cumulated[c] = (uint32_t)(yes_a < yes_b ? yes_a : yes_b) + (c ? s->cumulated[c - 1] : 0);
+    s->classes++;
+}
+
 static void open_steps(data_stream *s, int steps) {
     pattern_list list;
     list_patterns(&list, steps, s->split);
-    for (int named = 0; named < 2; named++)
-        for (int a = 0; a < WORDS; a++)
-            for (int b = a + 2; b < WORDS; b += 2) {
-                int c = s->classes, n = s->n, yes_a, yes_b;
-                if (c == DATA_STREAM_CLASSES) return;
-                s->first[c][0] = (uint16_t)s->n;
-                yes_a = add_matched(s, &list, a, b, named);
-                s->first[c][1] = (uint16_t)s->n;
-                yes_b = add_matched(s, &list, b, a, named);
-                if (!yes_a || !yes_b) {
-                    s->n = n;
-                    continue;
-                }
-                s->count[c][0] = (uint16_t)yes_a, s->count[c][1] = (uint16_t)yes_b;
-                s->relation[c][0] = (uint8_t)a, s->relation[c][1] = (uint8_t)b;
-                s->cumulated[c] = (uint32_t)(yes_a < yes_b ? yes_a : yes_b) + (c ? s->cumulated[c - 1] : 0);
-                s->classes++;
-            }
+    for (int a = 0; a < WORDS; a++)
+        for (int b = a + 2; b < WORDS; b += 2)
+            for (int named = 0; named < 4; named++) open_class(s, &list, a, b, named & 1, named >> 1);
 }
 
 static void open_kinship(data_stream *s) {
@@ -259,7 +278,8 @@ static void draw_kinship(const data_stream *s, rng *r, data_story *story) {
     person who[5] = {{gender, 0}};
     int people = steps == 1 ? 4 : steps + 1, links = steps == 1 ? 2 : steps;
     for (int i = 1; i <= steps; i++) who[i].gender = p.word[i - 1] % 2;
-    if (steps == 1) who[2].gender = first_gender(r, no), who[3].gender = no % 2; /* the unrelated fact tells the false word */
+    if (steps == 1)
+        who[2].gender = first_gender(r, no), who[3].gender = no % 2; /* the unrelated fact tells the false word */
     for (int i = 0; i < people; i++) draw_name(r, who, i);
 
     const char *group = put_group(story, &p), *premise = story_begin(story);
@@ -282,6 +302,17 @@ static void draw_kinship(const data_stream *s, rng *r, data_story *story) {
             out->hypothesis = put_link(story, who[steps], yes, who[0]);
         story_end(story);
     }
+}
+
+int data_is_swapped(const row *r) {
+    static const char is[] = " is ";
+    const char *end = strstr(r->hypothesis, is), *at = r->premise;
+    if (strcmp(r->source, "kinship") || r->label || !end) return 0;
+    size_t n = (size_t)(end - r->hypothesis) + sizeof is - 1; /* the name and " is " */
+    do
+        if (!strncmp(at, r->hypothesis, n)) return 0;
+    while ((at = strstr(at, ". ")) && (at += 2));
+    return 1;
 }
 
 const generator kinship_generator = {"kinship", (int)COUNT_OF(describe), describe, open_kinship, draw_kinship};

@@ -70,8 +70,9 @@ static int parse(const char *name, const char *text, uint64_t lo, uint64_t hi, u
     errno = 0;
     unsigned long long v = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || v < lo || v > hi) {
-        fprintf(stderr, "data: --%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not \"%s\"; see data --help\n", name, lo,
-                hi, text);
+        fprintf(stderr,
+                "data: --%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not \"%s\"; see data --help\n", name,
+                lo, hi, text);
         return USAGE;
     }
     *out = v;
@@ -103,13 +104,27 @@ static int read_options(int argc, char **argv, const char *allowed, options *o) 
         }
         if (!strchr(allowed, c)) return usage("\"%s\" does not take this option", argv[0]);
         switch (c) {
-        case 'o': o->out = optarg; break;
-        case 'W': o->build.wordnet = optarg; break;
-        case 'S': o->build.scowl = optarg; break;
-        case 'C': o->build.countries = optarg; break;
-        case 'K': o->build.kgeography = optarg; break;
-        case 'R': o->source = optarg; break;
-        case 'P': o->split = optarg; break;
+        case 'o':
+            o->out = optarg;
+            break;
+        case 'W':
+            o->build.wordnet = optarg;
+            break;
+        case 'S':
+            o->build.scowl = optarg;
+            break;
+        case 'C':
+            o->build.countries = optarg;
+            break;
+        case 'K':
+            o->build.kgeography = optarg;
+            break;
+        case 'R':
+            o->source = optarg;
+            break;
+        case 'P':
+            o->split = optarg;
+            break;
         case 's':
             if (parse("seed", optarg, 0, UINT64_MAX, &o->build.seed)) return USAGE;
             break;
@@ -160,7 +175,8 @@ static int write_rows(const rows *list, const char *path, text_error *error) {
         status = tsv_write(file, &list->row[i], error);
         if (!status && interrupted) status = text_fail(error, "stopped; %s is as it was", path);
     }
-    if (to_stdout) return status ? status : fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
+    if (to_stdout)
+        return status ? status : fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
     if (!status) return safe_file_commit(&f, error);
     safe_file_abandon(&f);
     return status;
@@ -183,8 +199,8 @@ static void print_percent(FILE *to, double x) {
 
 static void print_check(FILE *to, const check_report *report) {
     fprintf(to, "%-10s %21s  %-27s  %-20s\n", "", "rows", "accuracy on test, %", "unseen groups, %");
-    fprintf(to, "%-10s %7s %6s %6s  %6s %6s %6s %6s  %6s %6s %6s\n", "source", "train", "dev", "test", "prem.", "hypo.", "overl.",
-            "cross", "prem.", "hypo.", "overl.");
+    fprintf(to, "%-10s %7s %6s %6s  %6s %6s %6s %6s  %6s %6s %6s\n", "source", "train", "dev", "test", "prem.", "hypo.",
+            "overl.", "cross", "prem.", "hypo.", "overl.");
     for (int i = 0; i <= report->sources; i++) {
         const check_source *s = i < report->sources ? &report->source[i] : &report->all;
         fprintf(to, "%-10s %7zu %6zu %6zu ", s->source ? s->source : "all", s->rows[0], s->rows[1], s->rows[2]);
@@ -193,8 +209,10 @@ static void print_check(FILE *to, const check_report *report) {
         for (int b = 0; b < BASELINE_CHEAP && s->source; b++) print_percent(to, s->held_out[b]);
         fputc('\n', to);
     }
-    fprintf(to, "prem. premise only (majority), hypo. hypothesis only (logistic), overl. lexical overlap, cross logistic on word crosses;\n"
-                "unseen groups: six-fold over all rows. A cheap baseline above %.0f%% there is a leak.\n",
+    fprintf(to,
+            "prem. premise only (majority), hypo. hypothesis only (logistic), overl. lexical overlap, cross logistic "
+            "on word crosses;\n"
+            "unseen groups: six-fold over all rows. A cheap baseline above %.0f%% there is a leak.\n",
             100 * CHECK_LEAK);
 }
 
@@ -214,14 +232,18 @@ static int build(int argc, char **argv, options *o) {
     }
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%30s\r", "");
     for (int i = 0; i < notes.n; i++) fprintf(stderr, "data: %s\n", notes.line[i]);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "checking %zu rows ...", list.count);
     int fault = data_check(list.row, list.count, &report, &error);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%30s\r", "");
     if (!interrupted) print_check(to, &report);
     if (fault)
         status = failed(&error);
     else if (write_rows(&list, out, &error))
         status = failed(&error);
     else
-        fprintf(to, "labels half and half in every source and split; no row and no group in two splits.\n%s: %zu rows\n", out, list.count);
+        fprintf(to,
+                "labels half and half in every source and split; no row and no group in two splits.\n%s: %zu rows\n",
+                out, list.count);
     rows_free(&list);
     return status ? status : finish_stdout();
 }
@@ -264,7 +286,8 @@ static int load(int argc, char **argv, const char *allowed, options *o, rows *li
 static int list_sources(const rows *list, const char *sources[CHECK_SOURCES]) {
     int n = 0, k;
     for (size_t i = 0; i < list->count; i++) {
-        for (k = 0; k < n && strcmp(sources[k], list->row[i].source); k++) {}
+        for (k = 0; k < n && strcmp(sources[k], list->row[i].source); k++) {
+        }
         if (k == n && n < CHECK_SOURCES) sources[n++] = list->row[i].source;
     }
     return n;
@@ -293,7 +316,8 @@ static int stats(int argc, char **argv, options *o) {
     int n = list_sources(&list, sources);
     string_map all = {0};
     size_t longest_of_all = 0;
-    printf("%-10s %8s %8s %8s %8s %7s %7s %8s %8s\n", "source", "rows", "train", "dev", "test", "true %", "hard %", "groups", "longest");
+    printf("%-10s %8s %8s %8s %8s %7s %7s %8s %8s\n", "source", "rows", "train", "dev", "test", "true %", "hard %",
+           "groups", "longest");
     for (int k = 0; k < n; k++) {
         size_t rows_of = 0, in[DATA_SPLITS] = {0}, ones = 0, hard = 0, longest = 0;
         string_map groups = {0};
@@ -314,7 +338,8 @@ static int stats(int argc, char **argv, options *o) {
         if (longest > longest_of_all) longest_of_all = longest;
         string_map_free(&groups);
     }
-    printf("%zu rows, %zu distinct words, longest row %zu word tokens with [CLS] and two [SEP]\n", list.count, all.count, longest_of_all);
+    printf("%zu rows, %zu distinct words, longest row %zu word tokens with [CLS] and two [SEP]\n", list.count,
+           all.count, longest_of_all);
     string_map_free(&all);
     rows_free(&list);
     return finish_stdout();
@@ -332,8 +357,8 @@ static int show(int argc, char **argv, options *o) {
         for (size_t i = 0; i < list.count && shown < want; i++) {
             const row *r = &list.row[i];
             if (strcmp(r->source, sources[k]) || seen++ < shown * of / want) continue; /* evenly over the file */
-            printf("%s\n   %-5s %s   (%s, %s, %d steps, asks about %s)\n", r->premise, r->label ? "TRUE" : "FALSE", r->hypothesis,
-                   r->split, r->kind, r->steps, *r->group ? r->group : "-");
+            printf("%s\n   %-5s %s   (%s, %s, %d steps, asks about %s)\n", r->premise, r->label ? "TRUE" : "FALSE",
+                   r->hypothesis, r->split, r->kind, r->steps, *r->group ? r->group : "-");
             shown++;
         }
     }
@@ -366,8 +391,8 @@ static int stream(int argc, char **argv, options *o) {
         data_stream_story(&s, 0, i, &story);
         printf("%s\n", story.rows[0].premise);
         for (int k = 0; k < story.n; k++)
-            printf("   %-5s %s   (%d steps, asks about %s)\n", story.rows[k].label ? "TRUE" : "FALSE", story.rows[k].hypothesis,
-                   story.rows[k].steps, story.rows[k].group);
+            printf("   %-5s %s   (%d steps, asks about %s)\n", story.rows[k].label ? "TRUE" : "FALSE",
+                   story.rows[k].hypothesis, story.rows[k].steps, story.rows[k].group);
     }
     status = finish_stdout();
     return status ? status : interrupted ? 130 : DONE;

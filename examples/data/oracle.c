@@ -31,7 +31,9 @@ void oracle_band_range(alpha_band band, double *lo, double *hi) {
 }
 
 alpha_band oracle_band_of(double alpha) {
-    return alpha < (range[0][1] + range[1][0]) / 2 ? BAND_NEAR : alpha < (range[1][1] + range[2][0]) / 2 ? BAND_WEAK : BAND_STRONG;
+    return alpha < (range[0][1] + range[1][0]) / 2   ? BAND_NEAR
+           : alpha < (range[1][1] + range[2][0]) / 2 ? BAND_WEAK
+                                                     : BAND_STRONG;
 }
 
 static double in_band(alpha_band band, uint64_t hash) {
@@ -46,8 +48,8 @@ static alpha_band band_of_relation(const char *relation) {
     static const struct {
         const char *relation;
         alpha_band band;
-    } table[] = {{"Position", BAND_STRONG}, {"Size", BAND_STRONG}, {"Kin", BAND_STRONG}, {"PartOf", BAND_STRONG},
-                 {"CapitalOf", BAND_STRONG}, {"Sum", BAND_STRONG}, {"IsA", BAND_WEAK},   {"HasColor", BAND_WEAK},
+    } table[] = {{"Position", BAND_STRONG},  {"Size", BAND_STRONG}, {"Kin", BAND_STRONG}, {"PartOf", BAND_STRONG},
+                 {"CapitalOf", BAND_STRONG}, {"Sum", BAND_STRONG},  {"IsA", BAND_WEAK},   {"HasColor", BAND_WEAK},
                  {"Cousin", BAND_WEAK},      {"Twin", BAND_NEAR}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(relation, table[i].relation)) return table[i].band;
@@ -56,7 +58,8 @@ static alpha_band band_of_relation(const char *relation) {
 
 static alpha_band band_of_word_pair(const char *relation) {
     alpha_band band = band_of_relation(relation);
-    return band == BAND_WEAK && strcmp(relation, "Cousin") ? BAND_STRONG : band; /* between words, isa is a relation too */
+    return band == BAND_WEAK && strcmp(relation, "Cousin") ? BAND_STRONG
+                                                           : band; /* between words, isa is a relation too */
 }
 
 static alpha_band band_of_truth(const row *r) {
@@ -97,7 +100,8 @@ static int kind_of(const char *word) {
     } table[] = {
         {1, " white green gray yellow black brown blue red pink orange purple "},
         {2, " frog lion swan rhino wolf cat mouse sheep horse goat duck bear "},
-        {3, " son daughter husband wife father mother brother sister grandson granddaughter grandfather grandmother uncle aunt "
+        {3, " son daughter husband wife father mother brother sister grandson granddaughter grandfather grandmother "
+            "uncle aunt "
             "nephew niece law son-in-law daughter-in-law father-in-law mother-in-law "},
         {4, " above below left right "},
         {5, " bigger fits inside "},
@@ -114,12 +118,14 @@ static int kind_of(const char *word) {
 }
 
 static int has_content(const char *word) {
-    static const char stop[] = " a an the is of to than in and or that with for on at by from as it its be are was one any s t ";
+    static const char stop[] =
+        " a an the is of to than in and or that with for on at by from as it its be are was one any s t ";
     char key[32];
     size_t n = strlen(word);
     int letters = 0;
     for (size_t i = 0; i < n; i++)
-        letters |= (word[i] >= 'a' && word[i] <= 'z') || (word[i] >= '0' && word[i] <= '9') || (unsigned char)word[i] >= 0x80;
+        letters |=
+            (word[i] >= 'a' && word[i] <= 'z') || (word[i] >= '0' && word[i] <= '9') || (unsigned char)word[i] >= 0x80;
     if (!letters || n + 3 > sizeof key) return letters;
     key[0] = ' ';
     memcpy(key + 1, word, n);
@@ -149,7 +155,8 @@ static int split_claim(const row *r, span thing[2]) {
             const char *at = strstr(r->hypothesis, table[i].middle[k]);
             if (!at) continue;
             const char *rest = at + strlen(table[i].middle[k]), *end = rest + strlen(rest);
-            if (!strcmp(r->relation, "Kin") && strstr(rest, "'s ")) end = strstr(rest, "'s "); /* the person, not the kin word */
+            if (!strcmp(r->relation, "Kin") && strstr(rest, "'s "))
+                end = strstr(rest, "'s "); /* the person, not the kin word */
             thing[0] = (span){r->hypothesis, (size_t)(at - r->hypothesis)};
             thing[1] = (span){rest, (size_t)(end - rest)};
             return 1;
@@ -163,7 +170,8 @@ static int stands_in(span s, const char *word) {
     size_t n = strlen(word);
     for (size_t i = 0; i + n <= s.length; i++) {
         size_t k = 0;
-        while (k < n && (s.text[i + k] >= 'A' && s.text[i + k] <= 'Z' ? s.text[i + k] + 32 : s.text[i + k]) == word[k]) k++;
+        while (k < n && (s.text[i + k] >= 'A' && s.text[i + k] <= 'Z' ? s.text[i + k] + 32 : s.text[i + k]) == word[k])
+            k++;
         int starts = !i || s.text[i - 1] == ' ';
         int ends = i + n == s.length || strchr(" .,'", s.text[i + n]) != NULL;
         if (k == n && starts && ends) return 1;
@@ -178,7 +186,8 @@ alpha_band oracle_cell_band(const row *r, const char *a, const char *b) {
     int kind = kind_of(a);
     if (kind && kind == kind_of(b)) return BAND_WEAK;
     if (!split_claim(r, thing)) return BAND_NONE;
-    if ((stands_in(thing[0], a) && stands_in(thing[1], b)) || (stands_in(thing[0], b) && stands_in(thing[1], a))) return BAND_STRONG;
+    if ((stands_in(thing[0], a) && stands_in(thing[1], b)) || (stands_in(thing[0], b) && stands_in(thing[1], a)))
+        return BAND_STRONG;
     return BAND_NONE;
 }
 

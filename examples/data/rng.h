@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct rng {
     uint64_t key;     /* names the sequence */
@@ -43,6 +44,17 @@ static inline void rng_shuffle(rng *r, int *a, size_t n) {
         int t = a[i - 1];
         a[i - 1] = a[j];
         a[j] = t;
+    }
+}
+
+/* The same for items of any size up to 64 bytes; not for hot loops. */
+static inline void rng_shuffle_items(rng *r, void *items, size_t n, size_t size) {
+    char t[64], *a = items;
+    for (size_t i = n; i > 1; i--) {
+        char *x = a + (i - 1) * size, *y = a + rng_below(r, (uint32_t)i) * size;
+        memcpy(t, x, size);
+        memmove(x, y, size);
+        memcpy(y, t, size);
     }
 }
 

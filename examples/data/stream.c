@@ -5,7 +5,8 @@
 #include "data/generator.h"
 #include "data/split.h"
 
-static const generator *const generators[] = {&babi16_generator, &babi17_generator, &babi18_generator, &kinship_generator};
+static const generator *const generators[] = {&babi16_generator, &babi17_generator, &babi18_generator,
+                                              &kinship_generator};
 
 static int find(const char *source) {
     for (size_t i = 0; i < COUNT_OF(generators); i++)

@@ -40,13 +40,13 @@ typedef struct data_story {
 typedef struct data_stream {
     int source, split, stage;
     uint64_t key;
-    int n;                                 /* choices: what this split may be asked about, in the source's own code */
+    int n; /* choices: what this split may be asked about, in the source's own code */
     uint16_t choice[DATA_STREAM_CHOICES];
-    int classes;                           /* kinship: classes of (answer, false answer), see kinship.c */
+    int classes; /* kinship: classes of (answer, false answer), see kinship.c */
     uint32_t cumulated[DATA_STREAM_CLASSES];
     uint16_t first[DATA_STREAM_CLASSES][2], count[DATA_STREAM_CLASSES][2];
     uint8_t relation[DATA_STREAM_CLASSES][2];
-    int classes_of_two;                    /* the first so many classes are of two-step stories */
+    int classes_of_two; /* the first so many classes are of two-step stories */
 } data_stream;
 
 /* The sources that can be drawn, ended by NULL. */
@@ -63,5 +63,9 @@ int data_stream_open(data_stream *s, const char *source, const char *split, int 
 
 /* Writes story `index` of step `step`. Always succeeds on an open stream. */
 void data_stream_story(const data_stream *s, uint64_t step, uint64_t index, data_story *out);
+
+/* 1 if a kinship row's hypothesis has its two persons swapped: it speaks of somebody as a relative whom the story only names
+ * as a bearer ("Mark is Ruth's aunt" where Ruth was Mark's). 0 for every other row. */
+int data_is_swapped(const row *r);
 
 #endif

@@ -3,16 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
 #include "text/lines.h"
 
-/* Room for one more element. */
-static int grow(void **items, size_t count, size_t *capacity, size_t size, text_error *error) {
-    if (count < *capacity) return 0;
-    size_t more = *capacity ? 2 * *capacity : 1024;
-    void *p = realloc(*items, more * size);
-    if (!p) return text_fail_memory(error, more * size);
-    *items = p;
-    *capacity = more;
+/* Room for one more element of an array of *w. */
+static int room(void *items, size_t count, size_t *capacity, size_t size, text_error *error) {
+    void **array = items, *grown = grow(*array, capacity, count + 1, size);
+    if (!grown) return text_fail_memory(error, size);
+    *array = grown;
     return 0;
 }
 
@@ -45,13 +43,14 @@ static int read_synset(wordnet *w, char *line, text_error *error) {
     size_t gloss = strlen(bar + 3);
     while (gloss && bar[3 + gloss - 1] == ' ') gloss--;
     if (!(s.gloss = arena_copy(&w->strings, bar + 3, gloss))) return text_fail_memory(error, gloss), -2;
-    if (number(&at, 10, &s.offset) || number(&at, 10, &lexfile) || lexfile > 255 || !field(&at) || number(&at, 16, &s.words))
+    if (number(&at, 10, &s.offset) || number(&at, 10, &lexfile) || lexfile > 255 || !field(&at) ||
+        number(&at, 16, &s.words))
         return -1;
     s.lexfile = (uint8_t)lexfile;
     s.word = (uint32_t)w->words;
     for (uint32_t i = 0; i < s.words; i++) {
         if (!(text = field(&at)) || !field(&at)) return -1;
-        if (grow((void **)&w->word, w->words, &w->word_capacity, sizeof *w->word, error)) return -2;
+        if (room(&w->word, w->words, &w->word_capacity, sizeof *w->word, error)) return -2;
         if (!(w->word[w->words++] = arena_copy(&w->strings, text, strlen(text)))) return text_fail_memory(error, 1), -2;
     }
     s.pointer = (uint32_t)w->pointers;
@@ -61,7 +60,7 @@ static int read_synset(wordnet *w, char *line, text_error *error) {
         char *symbol = field(&at), *pos;
         if (!symbol || strlen(symbol) > 2 || number(&at, 10, &target) || !(pos = field(&at)) || !field(&at)) return -1;
         if (*pos != 'n') continue;
-        if (grow((void **)&w->pointer, w->pointers, &w->pointer_capacity, sizeof *w->pointer, error)) return -2;
+        if (room(&w->pointer, w->pointers, &w->pointer_capacity, sizeof *w->pointer, error)) return -2;
         wordnet_pointer *p = &w->pointer[w->pointers++];
         strcpy(p->symbol, symbol);
         p->target = target; /* an offset for now */
@@ -69,7 +68,7 @@ static int read_synset(wordnet *w, char *line, text_error *error) {
     }
     s.pointers = nouns;
     if (w->synsets && w->synset[w->synsets - 1].offset >= s.offset) return -1;
-    if (grow((void **)&w->synset, w->synsets, &w->synset_capacity, sizeof *w->synset, error)) return -2;
+    if (room(&w->synset, w->synsets, &w->synset_capacity, sizeof *w->synset, error)) return -2;
     w->synset[w->synsets++] = s;
     return 0;
 }
@@ -97,11 +96,11 @@ static int read_index(wordnet *w, char *line, text_error *error) {
     if (!field(&at) || !field(&at)) return -1;
     for (l.senses = senses; senses; senses--) {
         if (number(&at, 10, &offset) || synset_at(w, offset) == WORDNET_NONE) return -1;
-        if (grow((void **)&w->sense, w->senses, &w->sense_capacity, sizeof *w->sense, error)) return -2;
+        if (room(&w->sense, w->senses, &w->sense_capacity, sizeof *w->sense, error)) return -2;
         w->sense[w->senses++] = synset_at(w, offset);
     }
     size_t index = w->lemmas.count;
-    if (grow((void **)&w->lemma, index, &w->lemma_capacity, sizeof *w->lemma, error)) return -2;
+    if (room(&w->lemma, index, &w->lemma_capacity, sizeof *w->lemma, error)) return -2;
     size_t added = string_map_add(&w->lemmas, lemma, strlen(lemma));
     if (added == STRING_MAP_NONE) return text_fail_memory(error, strlen(lemma)), -2;
     if (added != index) return -1;
@@ -155,7 +154,8 @@ int wordnet_load(wordnet *w, const char *folder, text_error *error) {
         if ((w->pointer[i].target = synset_at(w, offset)) == WORDNET_NONE)
             return text_fail(error, "%s/data.noun: a pointer to %u, where no synset is", folder, (unsigned)offset);
     }
-    return read_file(w, folder, "index.noun", read_index, error) || read_file(w, folder, "cntlist.rev", read_count, error)
+    return read_file(w, folder, "index.noun", read_index, error) ||
+                   read_file(w, folder, "cntlist.rev", read_count, error)
                ? -1
                : 0;
 }
@@ -192,7 +192,7 @@ static int clean_lexfile(int lexfile) {
 }
 
 uint32_t wordnet_clean(const wordnet *w, const string_map *common, const char *word) {
-    static const char *const unwanted[] = {"slur", "offensive", "vulgar", "sexual", "slang", "archaic"};
+    static const char *const unwanted[] = {"slur", "offensive", "vulgar", "sexual", "slang", "archaic", "genital"};
     size_t n = strlen(word);
     if (n < 3 || n > 14 || strspn(word, "abcdefghijklmnopqrstuvwxyz") != n) return WORDNET_NONE;
     if (string_map_find(common, word, n) == STRING_MAP_NONE) return WORDNET_NONE;
@@ -234,4 +234,24 @@ size_t wordnet_closure(const wordnet *w, uint32_t synset, const char *symbol, in
         }
     }
     return n;
+}
+
+int wordnet_reaches(const wordnet *w, uint32_t from, const char *symbol, uint32_t to) {
+    uint32_t reached[WORDNET_CLOSURE];
+    int depth[WORDNET_CLOSURE];
+    size_t n = wordnet_closure(w, from, symbol, WORDNET_ANY_DEPTH, reached, depth, WORDNET_CLOSURE);
+    for (size_t i = 0; i < n; i++)
+        if (reached[i] == to) return 1;
+    return 0;
+}
+
+int wordnet_distance(const wordnet *w, uint32_t a, uint32_t b) {
+    uint32_t over_a[WORDNET_CLOSURE], over_b[WORDNET_CLOSURE];
+    int da[WORDNET_CLOSURE], db[WORDNET_CLOSURE], least = WORDNET_FAR;
+    size_t n = wordnet_closure(w, a, "@", WORDNET_ANY_DEPTH, over_a, da, WORDNET_CLOSURE);
+    size_t m = wordnet_closure(w, b, "@", WORDNET_ANY_DEPTH, over_b, db, WORDNET_CLOSURE);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < m; k++)
+            if (over_a[i] == over_b[k] && da[i] + db[k] < least) least = da[i] + db[k];
+    return least;
 }

@@ -18,18 +18,19 @@ typedef struct wordnet_synset {
 } wordnet_synset;
 
 typedef struct wordnet_pointer {
-    char symbol[3]; /* "@" hypernym, "@i" instance, "~" hyponym, "#p" part of, "%p" has part, ... */
+    char symbol[3];  /* "@" hypernym, "@i" instance, "~" hyponym, "#p" part of, "%p" has part, ... */
     uint32_t target; /* synset index */
 } wordnet_pointer;
 
 typedef struct wordnet_lemma {
     uint32_t sense, senses; /* range in `sense`, in sense order */
-    uint32_t noun_tags, first_tags, other_tags; /* tagged uses: as a noun, in the first noun sense, as verb or adjective */
+    uint32_t noun_tags, first_tags,
+        other_tags; /* tagged uses: as a noun, in the first noun sense, as verb or adjective */
 } wordnet_lemma;
 
 typedef struct wordnet {
     arena strings;
-    string_map lemmas; /* lower case, as in index.noun */
+    string_map lemmas;    /* lower case, as in index.noun */
     wordnet_lemma *lemma; /* [lemmas.count] */
     size_t lemma_capacity;
     wordnet_synset *synset; /* in file order, which is offset order */
@@ -63,6 +64,15 @@ const wordnet_lemma *wordnet_find(const wordnet *w, const char *word);
 size_t wordnet_closure(const wordnet *w, uint32_t synset, const char *symbol, int depth, uint32_t *reached, int *depths,
                        size_t limit);
 
-#define WORDNET_CLOSURE 256
+#define WORDNET_CLOSURE   256
+#define WORDNET_ANY_DEPTH 64
+
+/* Is `to` reached from `from`, or equal to it? */
+int wordnet_reaches(const wordnet *w, uint32_t from, const char *symbol, uint32_t to);
+
+/* Length of the shortest path over a common hypernym; WORDNET_FAR if there is none. */
+int wordnet_distance(const wordnet *w, uint32_t a, uint32_t b);
+
+#define WORDNET_FAR 1000
 
 #endif

@@ -10,6 +10,7 @@
 #include "data/split.h"
 #include "data/wordlists.h"
 #include "data/wordnet.h"
+#include "text/grow.h"
 #include "text/lines.h"
 
 enum { SIBLINGS = 8 }; /* words taken under one hypernym */
@@ -17,7 +18,7 @@ enum { SIBLINGS = 8 }; /* words taken under one hypernym */
 typedef struct pair_list {
     struct word_pair {
         const char *a, *b;
-    } *at;
+    } * at;
     size_t count, capacity;
 } pair_list;
 
@@ -32,26 +33,16 @@ typedef struct wordpairs {
 } wordpairs;
 
 static int add(pair_list *list, const char *a, const char *b, text_error *error) {
-    if (!a || !b) return text_fail_memory(error, 1);
-    if (list->count == list->capacity) {
-        size_t more = list->capacity ? 2 * list->capacity : 256;
-        struct word_pair *p = realloc(list->at, more * sizeof *p);
-        if (!p) return text_fail_memory(error, more * sizeof *p);
-        list->at = p;
-        list->capacity = more;
-    }
-    list->at[list->count++] = (struct word_pair){a, b};
+    struct word_pair *at = a && b ? grow(list->at, &list->capacity, list->count + 1, sizeof *at) : NULL;
+    if (!at) return text_fail_memory(error, sizeof *at);
+    list->at = at;
+    at[list->count++] = (struct word_pair){a, b};
     return 0;
 }
 
 static void shuffle(pair_list *list, uint64_t key) {
     rng r = {key, 0};
-    for (size_t i = list->count; i > 1; i--) {
-        size_t j = rng_below(&r, (uint32_t)i);
-        struct word_pair t = list->at[i - 1];
-        list->at[i - 1] = list->at[j];
-        list->at[j] = t;
-    }
+    rng_shuffle_items(&r, list->at, list->count, sizeof *list->at);
 }
 
 /* ---- plurals: noun.exc, "plural singular", then the regular rules; only what SCOWL lists */
@@ -70,16 +61,12 @@ static int load_exceptions(wordpairs *x, const char *folder, text_error *error) 
             status = lines_fail(&l, error, "not a line \"plural singular\"");
         } else if (string_map_find(&x->common, plural, strlen(plural)) != STRING_MAP_NONE && strcmp(plural, singular) &&
                    string_map_find(&x->plurals, singular, strlen(singular)) == STRING_MAP_NONE) {
-            if (x->plurals.count == x->plural_capacity) {
-                size_t more = x->plural_capacity ? 2 * x->plural_capacity : 256;
-                const char **p = realloc(x->plural, more * sizeof *p);
-                if (!p) {
-                    status = text_fail_memory(error, more * sizeof *p);
-                    break;
-                }
-                x->plural = p;
-                x->plural_capacity = more;
+            const char **slots = grow(x->plural, &x->plural_capacity, x->plurals.count + 1, sizeof *slots);
+            if (!slots) {
+                status = text_fail_memory(error, sizeof *slots);
+                break;
             }
+            x->plural = slots;
             size_t i = string_map_add(&x->plurals, singular, strlen(singular));
             const char *copy = arena_copy(&x->net.strings, plural, strlen(plural));
             if (i == STRING_MAP_NONE || !copy)
@@ -98,7 +85,8 @@ static const char *plural_of(wordpairs *x, const char *word) {
     size_t i = string_map_find(&x->plurals, word, strlen(word)), n = strlen(word);
     if (i != STRING_MAP_NONE) return x->plural[i];
     const char *end = word + n;
-    int sibilant = end[-1] == 's' || end[-1] == 'x' || end[-1] == 'z' || !strcmp(end - 2, "ch") || !strcmp(end - 2, "sh");
+    int sibilant =
+        end[-1] == 's' || end[-1] == 'x' || end[-1] == 'z' || !strcmp(end - 2, "ch") || !strcmp(end - 2, "sh");
     if (end[-1] == 'y' && !strchr("aeiou", end[-2]))
         snprintf(out, sizeof out, "%.*sies", (int)(n - 1), word);
     else
@@ -127,7 +115,8 @@ static int find_cousins(wordpairs *x, size_t want, text_error *error) {
         const char *family[SIBLINGS][2], *word;
         int n = 0;
         for (uint32_t p = 0; p < s->pointers && n < SIBLINGS; p++)
-            if (!strcmp(w->pointer[s->pointer + p].symbol, "~") && (word = clean(x, w->pointer[s->pointer + p].target))) {
+            if (!strcmp(w->pointer[s->pointer + p].symbol, "~") &&
+                (word = clean(x, w->pointer[s->pointer + p].target))) {
                 const char *many = plural_of(x, word);
                 if (!many) continue;
                 family[n][0] = word;
@@ -135,7 +124,8 @@ static int find_cousins(wordpairs *x, size_t want, text_error *error) {
             }
         for (int k = 0; k < n && n > 2 && !status; k++) {
             status = add(&x->cousins, family[k][k % 2], family[(k + 1) % n][k % 2], error);
-            if (string_map_add(&x->vocabulary, family[k][0], strlen(family[k][0])) == STRING_MAP_NONE) status = text_fail_memory(error, 1);
+            if (string_map_add(&x->vocabulary, family[k][0], strlen(family[k][0])) == STRING_MAP_NONE)
+                status = text_fail_memory(error, 1);
         }
     }
     free(order);
@@ -203,7 +193,8 @@ static int find_sums(wordpairs *x, text_error *error) {
 
 /* ---- choosing and splitting */
 
-static int keep(const pair_list *from, size_t *at, size_t want, const char *relation, string_map *seen, rows *out, text_error *error) {
+static int keep(const pair_list *from, size_t *at, size_t want, const char *relation, string_map *seen, rows *out,
+                text_error *error) {
     size_t made = 0;
     for (; *at < from->count && made < want; ++*at) {
         char key[256];
@@ -212,8 +203,15 @@ static int keep(const pair_list *from, size_t *at, size_t want, const char *rela
         size_t before = seen->count, length = (size_t)n < sizeof key ? (size_t)n : sizeof key - 1;
         if (string_map_add(seen, key, length) == STRING_MAP_NONE) return text_fail_memory(error, length);
         if (seen->count == before) continue;
-        row r = {"", "wordpairs", relation, 1, "true", 0, arena_copy(&out->strings, key, length),
-                 arena_copy(&out->strings, p->a, strlen(p->a)), arena_copy(&out->strings, p->b, strlen(p->b))};
+        row r = {"",
+                 "wordpairs",
+                 relation,
+                 1,
+                 "true",
+                 0,
+                 arena_copy(&out->strings, key, length),
+                 arena_copy(&out->strings, p->a, strlen(p->a)),
+                 arena_copy(&out->strings, p->b, strlen(p->b))};
         if (!r.group || !r.premise || !r.hypothesis) return text_fail_memory(error, length);
         r.split = data_split_name(data_split_of("wordpairs", r.group));
         if (rows_add(out, &r, error)) return -1;
@@ -262,8 +260,8 @@ static int choose(wordpairs *x, size_t count, rows *out, text_error *error) {
         const pair_list *from;
         const char *relation;
         size_t want;
-    } part[] = {{&x->twins, "Twin", count * 45 / 100},      {&x->cousins, "Cousin", count * 25 / 100},
-                {&x->isa, "IsA", count * 10 / 100},         {&x->partof, "PartOf", count * 7 / 100},
+    } part[] = {{&x->twins, "Twin", count * 45 / 100},        {&x->cousins, "Cousin", count * 25 / 100},
+                {&x->isa, "IsA", count * 10 / 100},           {&x->partof, "PartOf", count * 7 / 100},
                 {&x->capitals, "CapitalOf", count * 6 / 100}, {&x->sums, "Sum", count * 7 / 100}};
     string_map seen = {0};
     size_t first = out->count;
@@ -282,8 +280,8 @@ static int missing(build_notes *notes, const char *what, const char *path, const
     struct stat st;
     if (stat(path, &st) == 0) return 0;
     if (notes->n < BUILD_NOTES)
-        snprintf(notes->line[notes->n++], sizeof notes->line[0], "%s left out: %.200s is missing; package %s brings it (apt install %s)",
-                 what, path, package, package);
+        snprintf(notes->line[notes->n++], sizeof notes->line[0],
+                 "%s left out: %.200s is missing; package %s brings it (apt install %s)", what, path, package, package);
     return 1;
 }
 
@@ -300,11 +298,13 @@ static int load_words(wordpairs *x, const build_options *o, size_t count, build_
 
 static int load_capitals(wordpairs *x, capitals *c, const build_options *o, build_notes *notes, text_error *error) {
     int status = 0;
-    if (!missing(notes, "countries", o->countries, "miscfiles")) status = capitals_load_countries(c, o->countries, error);
+    if (!missing(notes, "countries", o->countries, "miscfiles"))
+        status = capitals_load_countries(c, o->countries, error);
     if (!status && !missing(notes, "divisions of countries", o->kgeography, "kgeography-data"))
         status = capitals_load_maps(c, o->kgeography, error);
     capitals_finish(c);
-    for (size_t i = 0; i < c->count && !status; i++) status = add(&x->capitals, c->at[i].capital, c->at[i].division, error);
+    for (size_t i = 0; i < c->count && !status; i++)
+        status = add(&x->capitals, c->at[i].capital, c->at[i].division, error);
     shuffle(&x->capitals, rng_derive(x->seed, 37));
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "text/grow.h"
 #include "text/lines.h"
 #include "text/string_map.h"
 #include "text/utf8.h"
@@ -14,8 +15,10 @@
 struct alpha_cache {
     string_map text; /* premises and hypotheses, each once */
     string_map pair; /* struct key, as bytes */
-    float *alpha;    /* [pair.count] */
-    size_t *line;    /* [pair.count]: where each stands, for messages */
+    struct label {
+        float alpha;
+        size_t line; /* where it stands, for messages */
+    } * label;       /* [pair.count] */
     size_t capacity;
 };
 
@@ -31,23 +34,16 @@ static int store(alpha_cache *cache, const lines *l, const char *premise, const 
                       string_map_add(&cache->text, hypothesis, strlen(hypothesis))};
     if (key.premise == STRING_MAP_NONE || key.hypothesis == STRING_MAP_NONE)
         return text_fail_memory(error, strlen(premise));
-    if (cache->pair.count == cache->capacity) {
-        size_t capacity = cache->capacity ? cache->capacity * 2 : 256;
-        float *alphas = realloc(cache->alpha, capacity * sizeof *alphas);
-        if (alphas) cache->alpha = alphas;
-        size_t *line = realloc(cache->line, capacity * sizeof *line);
-        if (line) cache->line = line;
-        if (!alphas || !line) return text_fail_memory(error, capacity * sizeof *line);
-        cache->capacity = capacity;
-    }
+    struct label *label = grow(cache->label, &cache->capacity, cache->pair.count + 1, sizeof *label);
+    if (!label) return text_fail_memory(error, (cache->pair.count + 1) * sizeof *label);
+    cache->label = label;
     size_t before = cache->pair.count, index = string_map_add(&cache->pair, (const char *)&key, sizeof key);
     if (index == STRING_MAP_NONE) return text_fail_memory(error, sizeof key);
     if (index == before) {
-        cache->alpha[index] = alpha;
-        cache->line[index] = l->number;
-    } else if (cache->alpha[index] != alpha) {
+        cache->label[index] = (struct label){alpha, l->number};
+    } else if (cache->label[index].alpha != alpha) {
         return lines_fail(l, error, "the pair stands on line %zu too, with alpha %g there and %g here; keep one",
-                          cache->line[index], (double)cache->alpha[index], (double)alpha);
+                          cache->label[index].line, (double)cache->label[index].alpha, (double)alpha);
     }
     return 0;
 }
@@ -120,8 +116,7 @@ void alpha_cache_free(alpha_cache *cache) {
     if (!cache) return;
     string_map_free(&cache->text);
     string_map_free(&cache->pair);
-    free(cache->alpha);
-    free(cache->line);
+    free(cache->label);
     free(cache);
 }
 
@@ -135,7 +130,7 @@ float alpha_cache_find(const alpha_cache *cache, const char *premise, const char
     struct key key = {string_map_find(&cache->text, premise, strlen(premise)),
                       string_map_find(&cache->text, hypothesis, strlen(hypothesis))};
     size_t index = string_map_find(&cache->pair, (const char *)&key, sizeof key);
-    return index == STRING_MAP_NONE ? NAN : cache->alpha[index];
+    return index == STRING_MAP_NONE ? NAN : cache->label[index].alpha;
 }
 
 size_t alpha_cache_label(const alpha_cache *cache, const row *rows, size_t count, float *alpha, text_error *report) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
 #include "text/row_copy.h"
 #include "text/split_name.h"
 #include "text/string_map.h"
@@ -56,13 +57,9 @@ static int add_fact(babi *b, const char *fact, text_error *error) {
     size_t length = strlen(fact);
     if (length == 0 || strchr(fact, '\r'))
         return lines_fail(&b->lines, error, "a fact is empty or holds a carriage return");
-    if (b->capacity - b->length < length + 2) {
-        size_t capacity = 2 * (b->length + length + 2);
-        char *premise = realloc(b->premise, capacity);
-        if (!premise) return text_fail_memory(error, capacity);
-        b->premise = premise;
-        b->capacity = capacity;
-    }
+    char *premise = grow(b->premise, &b->capacity, b->length + length + 2, 1);
+    if (!premise) return text_fail_memory(error, b->length + length + 2);
+    b->premise = premise;
     if (b->length) b->premise[b->length++] = ' ';
     memcpy(b->premise + b->length, fact, length + 1);
     b->length += length;

@@ -4,8 +4,12 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "text/alpha_cache.h"
+#include "text/arena.h"
+#include "text/basic.h"
+#include "text/grow.h"
 
 void block_list_free(block_list *list) {
     free(list->block);
@@ -13,14 +17,9 @@ void block_list_free(block_list *list) {
 }
 
 static int add(block_list *list, const dea_label_block *block, text_error *error) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 64;
-        dea_label_block *grown =
-            capacity < SIZE_MAX / sizeof *grown ? realloc(list->block, capacity * sizeof *grown) : NULL;
-        if (!grown) return text_fail_memory(error, capacity * sizeof *grown);
-        list->block = grown;
-        list->capacity = capacity;
-    }
+    dea_label_block *grown = grow(list->block, &list->capacity, list->count + 1, sizeof *grown);
+    if (!grown) return text_fail_memory(error, (list->count + 1) * sizeof *grown);
+    list->block = grown;
     list->block[list->count++] = *block;
     return 0;
 }
@@ -96,4 +95,56 @@ int blocks_add_words(block_list *list, size_t batch, const encoded_pair *pair, c
 
 int blocks_add_tokens(block_list *list, size_t batch, const encoded_pair *pair, const float *cell, text_error *error) {
     return add_cells(list, batch, pair, cell, 0, error);
+}
+
+/* ---- cells by a rule */
+
+struct word_list {
+    arena *strings;
+    const char **word;
+    size_t count, capacity;
+};
+
+static int gather(void *user, const basic_word *word) {
+    struct word_list *w = user;
+    const char **grown = grow(w->word, &w->capacity, w->count + 1, sizeof *grown);
+    if (!grown) return -1;
+    w->word = grown;
+    char *copy = arena_copy(w->strings, word->bytes, word->length);
+    if (!copy) return -1;
+    w->word[w->count++] = copy;
+    return 0;
+}
+
+static int add_by_rule(block_list *list, size_t batch, const encoded_pair *pair, const struct word_list *premise,
+                       const struct word_list *hypothesis, float (*alpha)(void *user, const char *a, const char *b),
+                       void *user, text_error *error) {
+    size_t columns = hypothesis->count, count = premise->count * columns;
+    if (premise->count != pair->premise_words || columns != pair->hypothesis_words)
+        return text_fail(error, "the pair was encoded from other texts: %zu and %zu words where it has %zu and %zu",
+                         premise->count, columns, pair->premise_words, pair->hypothesis_words);
+    if (count == 0 || pair->premise_begin == pair->premise_end) return 0;
+    float *cell = calloc(count, sizeof *cell);
+    if (!cell) return text_fail_memory(error, count * sizeof *cell);
+    /* Words that were cut off are not asked about. */
+    for (size_t p = (size_t)pair->word[pair->premise_begin]; p < premise->count; p++)
+        for (size_t h = 0; h < columns; h++) cell[p * columns + h] = alpha(user, premise->word[p], hypothesis->word[h]);
+    int failed = blocks_add_words(list, batch, pair, cell, error);
+    free(cell);
+    return failed;
+}
+
+int blocks_add_rule(block_list *list, size_t batch, const encoded_pair *pair, const char *premise,
+                    const char *hypothesis, float (*alpha)(void *user, const char *a, const char *b), void *user,
+                    text_error *error) {
+    arena strings = {0};
+    struct word_list p = {.strings = &strings}, h = {.strings = &strings};
+    size_t bytes = strlen(premise) + strlen(hypothesis);
+    int failed = basic_words(premise, strlen(premise), true, gather, &p) ||
+                 basic_words(hypothesis, strlen(hypothesis), true, gather, &h);
+    failed = failed ? text_fail_memory(error, bytes) : add_by_rule(list, batch, pair, &p, &h, alpha, user, error);
+    free(p.word);
+    free(h.word);
+    arena_free(&strings);
+    return failed;
 }

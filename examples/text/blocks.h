@@ -27,6 +27,13 @@ int blocks_add_words(block_list *list, size_t batch, const encoded_pair *pair, c
 /* The same by token: cell [premise tokens, hypothesis tokens] of the cut row. */
 int blocks_add_tokens(block_list *list, size_t batch, const encoded_pair *pair, const float *cell, text_error *error);
 
+/* Cell by cell through a rule: alpha(user, a, b) is the alpha (NaN: no label) between word a of the premise and word b of
+ * the hypothesis, both NUL-terminated, in lower case and without accents whatever the vocabulary. `premise` and
+ * `hypothesis` are the texts that `pair` was encoded from. */
+int blocks_add_rule(block_list *list, size_t batch, const encoded_pair *pair, const char *premise,
+                    const char *hypothesis, float (*alpha)(void *user, const char *a, const char *b), void *user,
+                    text_error *error);
+
 void block_list_free(block_list *list);
 
 #endif

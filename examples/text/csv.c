@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
+
 void csv_attach(csv *c, const lines *l) {
     *c = (csv){.lines = *l};
 }
@@ -33,25 +35,16 @@ int csv_fail(const csv *c, text_error *error, const char *format, ...) {
 
 /* Every byte of a line becomes at most one byte of text, and each field ends with a NUL. */
 static int reserve(csv *c, size_t more, text_error *error) {
-    if (more > SIZE_MAX / 4 - c->length) return text_fail_memory(error, more);
-    if (c->capacity < c->length + more) {
-        size_t capacity = 2 * (c->length + more);
-        char *text = realloc(c->text, capacity);
-        if (!text) return text_fail_memory(error, capacity);
-        c->text = text;
-        c->capacity = capacity;
-    }
+    char *text = grow(c->text, &c->capacity, c->length + more, 1);
+    if (!text) return text_fail_memory(error, c->length + more);
+    c->text = text;
     return 0;
 }
 
 static int begin_field(csv *c, text_error *error) {
-    if (c->fields == c->starts) {
-        size_t starts = c->starts ? c->starts * 2 : 16;
-        size_t *start = starts < SIZE_MAX / sizeof *start ? realloc(c->start, starts * sizeof *start) : NULL;
-        if (!start) return text_fail_memory(error, starts * sizeof *start);
-        c->start = start;
-        c->starts = starts;
-    }
+    size_t *start = grow(c->start, &c->starts, c->fields + 1, sizeof *start);
+    if (!start) return text_fail_memory(error, (c->fields + 1) * sizeof *start);
+    c->start = start;
     c->start[c->fields++] = c->length;
     return 0;
 }

@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
+
 static int reserve(encoded_pair *p, size_t length, text_error *error) {
-    if (p->capacity >= length) return 0;
-    size_t capacity = length < 64 ? 64 : length + length / 2;
-    if (capacity > SIZE_MAX / sizeof(int32_t)) return text_fail_memory(error, SIZE_MAX);
     int32_t **field[] = {&p->id, &p->segment, &p->sentence, &p->place, &p->word};
+    size_t capacity = p->capacity;
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
-        int32_t *grown = realloc(*field[i], capacity * sizeof *grown);
-        if (!grown) return text_fail_memory(error, capacity * sizeof *grown);
+        capacity = p->capacity; /* all five grow alike */
+        int32_t *grown = grow(*field[i], &capacity, length, sizeof *grown);
+        if (!grown) return text_fail_memory(error, length * sizeof *grown);
         *field[i] = grown;
     }
     p->capacity = capacity;
@@ -39,12 +40,15 @@ static void put_special(encoded_pair *p, int32_t id, int32_t segment) {
     put(p, id, segment, 0, 0, -1);
 }
 
-static void put_text(encoded_pair *p, const tokenizer *t, const token *list, size_t count, int32_t segment) {
-    int32_t place = 0;
-    for (size_t i = 0; i < count; i++, place++) {
-        if (i > 0 && list[i].sentence != list[i - 1].sentence) place = 0;
-        p->unknown += list[i].id == tokenizer_unk(t);
-        put(p, list[i].id, segment, 1 + list[i].sentence - list[0].sentence, place, list[i].word);
+/* Tokens [from, to) of a text. */
+static void put_text(encoded_pair *p, const tokenizer *t, const token_list *text, size_t from, size_t to,
+                     int32_t segment) {
+    int32_t place = 0, first = from < to ? text->token[from].sentence : 0;
+    for (size_t i = from; i < to; i++, place++) {
+        const token *one = &text->token[i];
+        if (i > from && one->sentence != one[-1].sentence) place = 0;
+        p->unknown += one->id == tokenizer_unk(t);
+        put(p, one->id, segment, 1 + one->sentence - first, place, one->word);
     }
 }
 
@@ -70,11 +74,11 @@ int encode_pair(const tokenizer *t, token_cache *cache, const char *premise, con
 
     put_special(out, tokenizer_cls(t), 0);
     out->premise_begin = out->length;
-    put_text(out, t, out->premise.token + out->cut, premise_count - out->cut, 0);
+    put_text(out, t, &out->premise, out->cut, premise_count, 0);
     out->premise_end = out->length;
     put_special(out, tokenizer_sep(t), 0);
     out->hypothesis_begin = out->length;
-    put_text(out, t, out->hypothesis.token, out->hypothesis.count, 1);
+    put_text(out, t, &out->hypothesis, 0, out->hypothesis.count, 1);
     out->hypothesis_end = out->length;
     put_special(out, tokenizer_sep(t), 1);
     out->premise_words = words_of(&out->premise);
@@ -97,7 +101,7 @@ int encode_text(const tokenizer *t, token_cache *cache, const char *text, size_t
     if (reserve(out, count + 2, error)) return -1;
     put_special(out, tokenizer_cls(t), 0);
     out->premise_begin = out->length;
-    put_text(out, t, out->premise.token, count, 0);
+    put_text(out, t, &out->premise, 0, count, 0);
     out->premise_end = out->length;
     put_special(out, tokenizer_sep(t), 0);
     out->hypothesis_begin = out->hypothesis_end = out->length;

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "text/grow.h"
 #include "text/utf8.h"
+
+enum { BUFFER = 1 << 16 }; /* bytes to begin with */
 
 int lines_open(lines *l, const char *path, text_error *error) {
     *l = (lines){.name = path};
@@ -55,14 +58,12 @@ static int fill(lines *l, text_error *error) {
     }
     /* One byte is kept free for the NUL behind a last line without newline. */
     if (l->filled + 1 >= l->capacity) {
-        size_t capacity = l->capacity ? l->capacity * 2 : (size_t)1 << 16;
-        char *buffer = capacity > l->capacity ? realloc(l->buffer, capacity) : NULL;
+        char *buffer = grow(l->buffer, &l->capacity, l->capacity ? 2 * l->capacity : BUFFER, 1);
         if (!buffer) {
             l->number++;
             return lines_fail(l, error, "out of memory: the line is longer than %zu bytes", l->filled);
         }
         l->buffer = buffer;
-        l->capacity = capacity;
     }
     size_t room = l->capacity - 1 - l->filled, got;
     if (l->file) {

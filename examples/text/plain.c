@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
+
 static const char licence[] = "  1 This software and database";
 
 void plain_attach(plain *p, const lines *l) {
@@ -48,13 +50,9 @@ static int read_gloss(plain *p, const char *line, size_t length, size_t *text_le
     if (marker < word_length) word_length = marker;
 
     size_t gloss_length = (size_t)(end - gloss), size = word_length + gloss_length + sizeof " : .";
-    if (p->capacity < size) {
-        char *text = realloc(p->text, size);
-        if (!text) return text_fail_memory(error, size);
-        p->text = text;
-        p->capacity = size;
-    }
-    char *out = p->text;
+    char *out = grow(p->text, &p->capacity, size, 1);
+    if (!out) return text_fail_memory(error, size);
+    p->text = out;
     for (size_t i = 0; i < word_length; i++) *out++ = word[i] == '_' ? ' ' : word[i];
     memcpy(out, " : ", 3);
     out += 3;

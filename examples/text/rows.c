@@ -7,16 +7,13 @@
 
 #include "text/babi.h"
 #include "text/clutrr.h"
+#include "text/grow.h"
 #include "text/tsv.h"
 
 int rows_add(rows *list, const row *r, text_error *error) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 256;
-        row *grown = capacity < SIZE_MAX / sizeof *grown ? realloc(list->row, capacity * sizeof *grown) : NULL;
-        if (!grown) return text_fail_memory(error, capacity * sizeof *grown);
-        list->row = grown;
-        list->capacity = capacity;
-    }
+    row *grown = grow(list->row, &list->capacity, list->count + 1, sizeof *grown);
+    if (!grown) return text_fail_memory(error, (list->count + 1) * sizeof *grown);
+    list->row = grown;
     list->row[list->count++] = *r;
     return 0;
 }

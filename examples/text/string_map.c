@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grow.h"
+
 size_t string_map_find_hashed(const string_map *m, const char *bytes, size_t length, uint64_t hash) {
     if (m->slots == 0) return STRING_MAP_NONE;
     for (size_t at = (size_t)(hash ^ hash >> 32) & (m->slots - 1); m->slot[at]; at = (at + 1) & (m->slots - 1)) {
@@ -24,15 +26,10 @@ static void place(const string_map *m, size_t *slot, size_t slots, size_t index)
 }
 
 /* Room for one more: at most half of the slots are taken. */
-static int grow(string_map *m) {
-    if (m->count == m->capacity) {
-        size_t capacity = m->capacity ? m->capacity * 2 : 64;
-        if (capacity > SIZE_MAX / sizeof *m->entry) return -1;
-        struct string_map_entry *entry = realloc(m->entry, capacity * sizeof *entry);
-        if (!entry) return -1;
-        m->entry = entry;
-        m->capacity = capacity;
-    }
+static int make_room(string_map *m) {
+    struct string_map_entry *entry = grow(m->entry, &m->capacity, m->count + 1, sizeof *entry);
+    if (!entry) return -1;
+    m->entry = entry;
     if (2 * (m->count + 1) > m->slots) {
         size_t slots = m->slots ? m->slots * 2 : 128;
         size_t *slot = calloc(slots, sizeof *slot);
@@ -49,7 +46,7 @@ size_t string_map_add(string_map *m, const char *bytes, size_t length) {
     uint64_t hash = string_hash(bytes, length);
     size_t found = string_map_find_hashed(m, bytes, length, hash);
     if (found != STRING_MAP_NONE) return found;
-    if (grow(m)) return STRING_MAP_NONE;
+    if (make_room(m)) return STRING_MAP_NONE;
     char *copy = arena_copy(&m->strings, bytes, length);
     if (!copy) return STRING_MAP_NONE;
     m->entry[m->count] = (struct string_map_entry){.bytes = copy, .length = length, .hash = hash};

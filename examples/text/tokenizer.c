@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "text/basic.h"
+#include "text/grow.h"
 #include "text/lines.h"
 #include "text/safe_file.h"
 #include "text/string_map.h"
@@ -220,16 +221,9 @@ struct run {
 };
 
 static int reserve(token_list *out, size_t more, text_error *error) {
-    if (out->capacity - out->count >= more) return 0;
-    size_t capacity = out->capacity ? out->capacity : 64;
-    while (capacity - out->count < more) {
-        if (capacity > SIZE_MAX / 2 / sizeof *out->token) return text_fail_memory(error, SIZE_MAX);
-        capacity *= 2;
-    }
-    token *grown = realloc(out->token, capacity * sizeof *grown);
-    if (!grown) return text_fail_memory(error, capacity * sizeof *grown);
+    token *grown = grow(out->token, &out->capacity, out->count + more, sizeof *grown);
+    if (!grown) return text_fail_memory(error, (out->count + more) * sizeof *grown);
     out->token = grown;
-    out->capacity = capacity;
     return 0;
 }
 
@@ -324,7 +318,6 @@ static int add_cached(struct run *r, const token_cache *cache, const struct cach
 static void remember(token_cache *cache, struct cached_chunk *slot, const struct run *r, uint64_t hash,
                      const char *chunk, size_t length, size_t first) {
     size_t count = r->out->count - first;
-    const token *added = r->out->token + first;
     *slot = (struct cached_chunk){.hash = hash,
                                   .bytes = (uint32_t)cache->bytes,
                                   .tokens = (uint32_t)cache->tokens,
@@ -332,15 +325,16 @@ static void remember(token_cache *cache, struct cached_chunk *slot, const struct
                                   .count = (uint8_t)count,
                                   .ends = r->between};
     memcpy(cache->byte + cache->bytes, chunk, length);
+    struct cached_token *kept = cache->token + cache->tokens;
     for (size_t i = 0; i < count; i++) {
-        cache->token[cache->tokens + i] =
-            (struct cached_token){.id = added[i].id,
-                                  .word = (uint8_t)(added[i].word - added[0].word),
-                                  .sentence = (uint8_t)(added[i].sentence - added[0].sentence),
-                                  .begin = (uint8_t)(added[i].begin - r->chunk),
-                                  .end = (uint8_t)(added[i].end - r->chunk)};
+        const token *added = &r->out->token[first + i], *base = &r->out->token[first];
+        kept[i] = (struct cached_token){.id = added->id,
+                                        .word = (uint8_t)(added->word - base->word),
+                                        .sentence = (uint8_t)(added->sentence - base->sentence),
+                                        .begin = (uint8_t)(added->begin - r->chunk),
+                                        .end = (uint8_t)(added->end - r->chunk)};
     }
-    if (count) slot->words = (uint8_t)(added[count - 1].word - added[0].word + 1);
+    if (count) slot->words = (uint8_t)(kept[count - 1].word + 1);
     cache->chunks++;
     cache->bytes += length;
     cache->tokens += count;

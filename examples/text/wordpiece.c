@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "text/basic.h"
+#include "text/grow.h"
 #include "text/string_map.h"
 #include "text/utf8.h"
 
@@ -35,13 +36,9 @@ void wordpiece_free(wordpiece *w) {
 static int count_word(void *user, const basic_word *word) {
     wordpiece *w = user;
     if (word->overlong) return 0;
-    if (w->word.count == w->capacity) {
-        size_t capacity = w->capacity ? w->capacity * 2 : 1024;
-        uint64_t *count = realloc(w->count, capacity * sizeof *count);
-        if (!count) return -1;
-        w->count = count;
-        w->capacity = capacity;
-    }
+    uint64_t *count = grow(w->count, &w->capacity, w->word.count + 1, sizeof *count);
+    if (!count) return -1;
+    w->count = count;
     size_t before = w->word.count, index = string_map_add(&w->word, word->bytes, word->length);
     if (index == STRING_MAP_NONE) return -1;
     if (index == before) w->count[index] = 0;
@@ -113,13 +110,9 @@ static void merger_free(struct merger *m) {
 
 static size_t pair_index(struct merger *m, size_t left, size_t right) {
     struct pair_key key = {left, right};
-    if (m->pair_key.count == m->pairs_capacity) {
-        size_t capacity = m->pairs_capacity ? m->pairs_capacity * 2 : 1024;
-        struct pair *pair = realloc(m->pair, capacity * sizeof *pair);
-        if (!pair) return STRING_MAP_NONE;
-        m->pair = pair;
-        m->pairs_capacity = capacity;
-    }
+    struct pair *pair = grow(m->pair, &m->pairs_capacity, m->pair_key.count + 1, sizeof *pair);
+    if (!pair) return STRING_MAP_NONE;
+    m->pair = pair;
     size_t before = m->pair_key.count, index = string_map_add(&m->pair_key, (const char *)&key, sizeof key);
     if (index == before) m->pair[index] = (struct pair){0};
     return index;
@@ -132,13 +125,9 @@ static int count_pair(struct merger *m, size_t w, size_t left, size_t right, int
     struct pair *p = &m->pair[index];
     p->count++;
     if (!list || (p->words && p->word[p->words - 1] == w)) return 0;
-    if (p->words == p->capacity) {
-        size_t capacity = p->capacity ? p->capacity * 2 : 4;
-        size_t *word = realloc(p->word, capacity * sizeof *word);
-        if (!word) return -1;
-        p->word = word;
-        p->capacity = capacity;
-    }
+    size_t *word = grow(p->word, &p->capacity, p->words + 1, sizeof *word);
+    if (!word) return -1;
+    p->word = word;
     p->word[p->words++] = w;
     return 0;
 }
@@ -205,7 +194,10 @@ static size_t best_pair(const struct merger *m) {
 
 static int merge_in_word(struct merger *m, size_t w, const struct pair_key *key, size_t joined) {
     size_t *symbol = m->word[w], length = m->length[w], out = 0;
-    for (size_t i = 1; i < length; i++) m->pair[pair_index(m, symbol[i - 1], symbol[i])].count--;
+    for (size_t i = 1; i < length; i++) {
+        struct pair_key held = {symbol[i - 1], symbol[i]};
+        m->pair[string_map_find(&m->pair_key, (const char *)&held, sizeof held)].count--;
+    }
     for (size_t i = 0; i < length; i++) {
         if (i + 1 < length && symbol[i] == key->left && symbol[i + 1] == key->right) {
             symbol[out++] = joined;
