@@ -54,7 +54,7 @@ train_and_evaluate() {
     run=$OUT/$1-$2
     mkdir -p "$run" || return 1
     if [ -f "$run/state.safetensors" ]; then
-        "$PROGRAMS/train" --resume "$run/state.safetensors" --out "$run" --threads "$THREADS" >>"$run/train.txt" 2>&1 || return
+        "$PROGRAMS/train" --resume "$run/state.safetensors" --out "$run" --log "$run/log.jsonl" --threads "$THREADS" >>"$run/train.txt" 2>&1 || return
     else
         # shellcheck disable=SC2046 -- options are words
         "$PROGRAMS/train" --preset "$PRESET" --data "$data" --steps "$STEPS" --seed "$2" $(options "$1") --out "$run" \

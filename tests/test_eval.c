@@ -607,10 +607,58 @@ static void test_interruption(void **state) {
     assert_nothing_written();
 }
 
+/* ---- compare --------------------------------------------------------------------------------------------------------- */
+
+static int compare(const char *const *arguments) {
+    char eval[sizeof program];
+    memcpy(eval, program, sizeof program);
+    strcpy(program + strlen(program) - strlen("eval"), "compare");
+    const int code = finish(start(arguments));
+    memcpy(program, eval, sizeof program);
+    return code;
+}
+
+static void test_compare(void **state) {
+    (void)state;
+    char path[6][96], base[320], other[320];
+    const double accuracy[6] = {0.80, 0.82, 0.84, 0.70, 0.71, 0.75};
+    for (int i = 0; i < 6; i++) {
+        char text[256];
+        snprintf(path[i], sizeof path[i], "%s/report%d", folder, i);
+        snprintf(text, sizeof text, "{\"accuracy\": %g, \"by_source\": {\"kinship\": 0.5}, \"alpha_mae\": %s, \"side_close\": null}", accuracy[i],
+                 i < 3 ? "0.125" : "null");
+        write_text(path[i], text);
+    }
+    snprintf(base, sizeof base, "base=%s,%s,%s", path[0], path[1], path[2]);
+    snprintf(other, sizeof other, "other=%s,%s,%s,%s/none", path[3], path[4], path[5], folder);
+    assert_int_equal(compare((const char *const[]){base, other, NULL}), 0);
+    char *page = read_text(out);
+    /* By scipy.stats.t.interval: 82 +- 4.968; 72 +- 6.572; the differences -10, -11, -9 have -10 +- 2.484: marked. */
+    assert_non_null(strstr(page, "82.0 +-5.0"));
+    assert_non_null(strstr(page, "72.0 +-6.6*"));
+    assert_non_null(strstr(page, "kinship             50.0 +-0.0       50.0 +-0.0\n"));
+    assert_non_null(strstr(page, "alpha MAE        0.125 +-0.000                -\n"));
+    assert_non_null(strstr(page, "side close                -                -\n"));
+    assert_non_null(strstr(page, "other: 1 of 4 runs are not there"));
+    free(page);
+    assert_int_equal(compare((const char *const[]){"--markdown", base, NULL}), 0);
+    page = read_text(out);
+    assert_non_null(strstr(page, "| all | 82.0 +-5.0 |\n"));
+    free(page);
+    assert_int_equal(compare((const char *const[]){"--help", NULL}), 0);
+    assert_int_equal(compare((const char *const[]){NULL}), 2);
+    assert_int_equal(compare((const char *const[]){"--nonsense", NULL}), 2);
+    assert_int_equal(compare((const char *const[]){"name", NULL}), 2);
+    assert_int_equal(compare((const char *const[]){"name=/no/such", NULL}), 1);
+    snprintf(base, sizeof base, "base=%s", data);
+    assert_int_equal(compare((const char *const[]){base, NULL}), 1);
+    for (int i = 0; i < 6; i++) unlink(path[i]);
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     const char *slash = strstr(argv[0], "tests/");
-    snprintf(program, sizeof program, "%.*seval", slash ? (int)(slash - argv[0]) : 0, argv[0]);
+    snprintf(program, sizeof program - 8, "%.*seval", slash ? (int)(slash - argv[0]) : 0, argv[0]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config_round_trip),
         cmocka_unit_test(test_models_that_do_not_fit),
@@ -622,6 +670,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_program_without_gate),
         cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_interruption),
+        cmocka_unit_test(test_compare),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

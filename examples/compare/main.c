@@ -182,7 +182,7 @@ static void print_table(const comparison *c, int markdown) {
         print_line(c->figures[k].title, cells, c->variant_count, markdown);
     }
     printf("\nAccuracies and sides in %%: mean over runs +- half width of the 95%% interval (Student's t). * differs from %s, run by run; of\n"
-           "20 cells without any true difference one is marked so by chance.\n",
+           "20 cells without any true difference one is marked so by chance. Intervals cover the seeds, not the draw of the test rows.\n",
            c->variants[0].name);
     for (int i = 0; i < c->variant_count; i++)
         if (c->variants[i].missing)

@@ -175,6 +175,8 @@ static void print_heading(FILE *to, const report *r) {
     fprintf(to, "model  %s%s%s: %zu parameters, %d layers x %d heads, %d wide, %s-norm, temperature %s, vocabulary %d\n", r->checkpoint,
             step ? ", step " : "", step ? step : "", parameters, c->layers, c->heads, c->d_model, c->post_norm ? "post" : "pre",
             c->use_temperature ? "on" : "off", c->vocab);
+    const char *sources = checkpoint_get(r->model->file, "sources");
+    if (sources && *sources) fprintf(to, "       trained on %s\n", sources);
     fprintf(to, "data   %s, split %s: %zu rows, %zu tokens, %zu of them unknown", r->data, r->split, s->count, s->tokens, s->unknown);
     if (s->cut) fprintf(to, ", %zu rows cut at the front", s->cut);
     fprintf(to, "\n");
