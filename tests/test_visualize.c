@@ -490,6 +490,7 @@ static void test_gallery_with_gnuplot(void **state) {
     text_error error = {""};
     gallery_options options = plain_options();
     options.album.gnuplot = gnuplot;
+    options.album.processes = 2;
     open_hostile(&m, 1, 1);
     unlink(PROBE);
     if (gallery_make(&m.v, folder, &options, &report, &error)) fail_msg("%s", error.message);

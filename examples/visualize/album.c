@@ -25,8 +25,12 @@ struct album {
     entry *entry; /* [count], figure i has number i */
     int count;
     size_t capacity;
-    FILE *script, *page;
+    FILE *script[GNUPLOT_PROCESSES]; /* figure i is drawn by script i modulo `scripts` */
+    int scripts;
+    FILE *page;
 };
+
+static const char *const script_name[GNUPLOT_PROCESSES] = {"figures0.gp", "figures1.gp", "figures2.gp", "figures3.gp"};
 
 /* "FOLDER/NAME.ENDING", for free(); NULL when memory ends. ending may be "". */
 static char *join(const char *folder, const char *name, const char *ending) {
@@ -100,6 +104,7 @@ album *album_open(const char *folder, const album_options *options, text_error *
         return NULL;
     }
     a->options = *options;
+    if (a->options.processes > GNUPLOT_PROCESSES) a->options.processes = GNUPLOT_PROCESSES;
     a->folder = strdup(folder);
     if (!a->folder) {
         text_fail_memory(error, strlen(folder));
@@ -118,12 +123,15 @@ album *album_open(const char *folder, const album_options *options, text_error *
         album_close(a);
         return NULL;
     }
-    a->script = open_file(join(a->work, "figures.gp", ""), "w", error);
-    if (!a->script) {
-        album_close(a);
-        return NULL;
+    while (a->scripts < a->options.processes || !a->scripts) {
+        FILE *script = open_file(join(a->work, script_name[a->scripts], ""), "w", error);
+        if (!script) {
+            album_close(a);
+            return NULL;
+        }
+        script_begin(script);
+        a->script[a->scripts++] = script;
     }
-    script_begin(a->script);
     return a;
 }
 
@@ -135,12 +143,13 @@ static void remove_file(char *path) {
 void album_close(album *a) {
     if (!a) return;
     static const char *const endings[] = {"tsv", "bin", "dat", "png", "svg"};
-    if (a->script) fclose(a->script);
+    for (int i = 0; i < a->scripts; i++)
+        if (a->script[i]) fclose(a->script[i]);
     if (a->page) fclose(a->page);
     if (a->work) {
         for (int i = 0; i < a->count; i++)
             for (size_t e = 0; e < sizeof endings / sizeof *endings; e++) remove_file(work_path(a, i, endings[e]));
-        remove_file(join(a->work, "figures.gp", ""));
+        for (int i = 0; i < GNUPLOT_PROCESSES; i++) remove_file(join(a->work, script_name[i], ""));
         remove_file(join(a->work, "index.html", ""));
         rmdir(a->work);
         if (a->made) rmdir(a->folder); /* which fails, as it should, unless it is still empty */
@@ -232,7 +241,7 @@ static int add_figure(album *a, const kind *k, const char *name, const char *tit
     const int number = a->count - 1;
     if (write_with(a, number, "tsv", k->tsv, figure, error)) return -1;
     if (!a->options.gnuplot) return write_with(a, number, "svg", k->svg, figure, error);
-    k->script(a->script, figure, number);
+    k->script(a->script[number % a->scripts], figure, number);
     return write_with(a, number, k->data_ending, k->data, figure, error);
 }
 
@@ -317,14 +326,20 @@ static int check_drawn(const album *a, int number, const char *ending, text_erro
 }
 
 int album_draw(album *a, text_error *error) {
-    if (a->script) {
-        FILE *script = a->script;
-        a->script = NULL;
-        if (close_file(script, "the gnuplot script", error)) return -1;
+    for (int i = 0; i < a->scripts; i++) {
+        FILE *script = a->script[i];
+        a->script[i] = NULL;
+        if (script && close_file(script, "the gnuplot script", error)) return -1;
     }
     if (!a->options.gnuplot) return 0;
-    const gnuplot_job job = {a->options.gnuplot, a->work,         "figures.gp",   a->count,
-                             a->options.progress, a->options.user, a->options.stop};
+    const gnuplot_job job = {.program = a->options.gnuplot,
+                             .folder = a->work,
+                             .script = script_name,
+                             .scripts = a->scripts,
+                             .figures = a->count,
+                             .progress = a->options.progress,
+                             .user = a->options.user,
+                             .stop = a->options.stop};
     const int result = gnuplot_run(&job, error);
     if (result) return result;
     for (int i = 0; i < a->count; i++)

@@ -25,8 +25,8 @@ int gnuplot_find(char *path, size_t size) {
 }
 
 /* The child: what gnuplot prints goes to `output`. Nothing of the user's own gnuplot settings is read (-d). */
-static void become_gnuplot(const gnuplot_job *job, int output) {
-    char *const arguments[] = {"gnuplot", "-d", (char *)job->script, NULL};
+static void become_gnuplot(const gnuplot_job *job, const char *script, int output) {
+    char *const arguments[] = {"gnuplot", "-d", (char *)script, NULL};
     if (chdir(job->folder) == 0 && dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0) {
         close(output);
         execv(job->program, arguments);
@@ -36,7 +36,8 @@ static void become_gnuplot(const gnuplot_job *job, int output) {
     _exit(127);
 }
 
-/* Reads the child's lines until it ends or is stopped; keeps the last one that is no progress. Returns 1 if stopped. */
+/* Reads the children's lines until all have ended or are to stop; keeps the last one that is no progress. Returns 1 if they are
+ * to stop. */
 static int follow(const gnuplot_job *job, FILE *output, char *last, size_t size) {
     char line[256];
     int done = 0;
@@ -57,35 +58,49 @@ static int follow(const gnuplot_job *job, FILE *output, char *last, size_t size)
     }
 }
 
+/* Starts the children, their output on `output`. Returns how many run; fewer than there are scripts: with a message. */
+static int start(const gnuplot_job *job, const int output[2], pid_t *child, text_error *error) {
+    for (int i = 0; i < job->scripts; i++) {
+        child[i] = fork();
+        if (child[i] < 0) {
+            text_fail(error, "gnuplot cannot be started: %s", strerror(errno));
+            return i;
+        }
+        if (child[i] == 0) {
+            close(output[0]);
+            become_gnuplot(job, job->script[i], output[1]);
+        }
+    }
+    return job->scripts;
+}
+
 int gnuplot_run(const gnuplot_job *job, text_error *error) {
     int ends[2];
     if (pipe(ends)) return text_fail(error, "gnuplot cannot be started: %s", strerror(errno));
-    const pid_t child = fork();
-    if (child < 0) {
-        text_fail(error, "gnuplot cannot be started: %s", strerror(errno));
+    FILE *output = fdopen(ends[0], "r");
+    if (!output) {
+        text_fail(error, "gnuplot's output cannot be read: %s", strerror(errno));
         close(ends[0]);
         close(ends[1]);
         return -1;
     }
-    if (child == 0) {
-        close(ends[0]);
-        become_gnuplot(job, ends[1]);
-    }
-    close(ends[1]);
-    FILE *output = fdopen(ends[0], "r");
+    pid_t child[GNUPLOT_PROCESSES];
     char last[256] = "";
-    const int stopped = output ? follow(job, output, last, sizeof last) : 1;
-    if (stopped) kill(child, SIGTERM);
-    if (output)
-        fclose(output);
-    else
-        close(ends[0]);
+    const int running = start(job, ends, child, error);
+    close(ends[1]);
+    const int stopped = running == job->scripts && follow(job, output, last, sizeof last);
     int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    for (int i = 0; i < running; i++) {
+        int ended = 0;
+        if (stopped || running < job->scripts) kill(child[i], SIGTERM);
+        while (waitpid(child[i], &ended, 0) < 0 && errno == EINTR) {
+        }
+        if (ended) status = ended;
     }
-    if (stopped && output) return 1;
+    fclose(output);
+    if (running < job->scripts) return -1;
+    if (stopped) return 1;
     if (WIFSIGNALED(status)) return text_fail(error, "gnuplot was ended by signal %d", WTERMSIG(status));
-    if (status != 0 || !output)
-        return text_fail(error, "gnuplot (%s) failed: %s", job->program, *last ? last : "it gave no reason");
+    if (status) return text_fail(error, "gnuplot (%s) failed: %s", job->program, *last ? last : "it gave no reason");
     return 0;
 }

@@ -386,6 +386,7 @@ static int draw(work *w, const options *o, const char *log, text_error *error) {
         if (w->training.cut_lines) fprintf(stderr, "visualize: note: the last line of %s is not whole; it is left out\n", log);
         g.training = &w->training;
     }
+    g.album.processes = (int)fmin((double)sysconf(_SC_NPROCESSORS_ONLN), GNUPLOT_PROCESSES);
     if (gnuplot_find(gnuplot, sizeof gnuplot) == 0)
         g.album.gnuplot = gnuplot;
     else
