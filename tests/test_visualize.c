@@ -542,10 +542,10 @@ static void test_gallery_of_odd_views(void **state) {
 
 static void test_names_are_thinned(void **state) {
     (void)state;
-    assert_int_equal(figure_name_step(12, 440, 12), 1);
-    assert_int_equal(figure_name_step(64, 768, 12), 1);
-    assert_int_equal(figure_name_step(256, 900, 12), 4);
-    assert_int_equal(figure_name_step(1, 5, 12), 1);
+    assert_int_equal(figure_name_step(12, 440, 10), 1);
+    assert_int_equal(figure_name_step(64, 640, 10), 1);
+    assert_int_equal(figure_name_step(256, 900, 10), 3);
+    assert_int_equal(figure_name_step(1, 5, 10), 1);
 }
 
 /* What fails or is stopped leaves the folder as it was. */

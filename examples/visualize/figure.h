@@ -73,7 +73,7 @@ typedef struct figure_sheet {
 void figure_limits(const double *value, size_t count, double *low, double *high);
 
 /* A token beside an axis: characters, and pixels across. */
-enum { FIGURE_NAME_LETTERS = 13, FIGURE_NAME_PITCH = 12 };
+enum { FIGURE_NAME_LETTERS = 13, FIGURE_NAME_PITCH = 10 };
 
 /* Every how many names an axis of `pixels` can carry one, when a name needs `pitch` pixels. At least 1. */
 int figure_name_step(int names, int pixels, int pitch);

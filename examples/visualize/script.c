@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "visualize/escape.h"
 
@@ -125,12 +126,18 @@ static void draw_grid(FILE *script, const figure_grid *grid, int number, const c
     }
     const int left = grid->row_name && !grid->numbers ? 138 : 76, right = 84, top = 66;
     const int below = grid->column_name && !grid->numbers ? 142 : 56;
-    const canvas size = {left + width + right, top + height + below, 9};
+    const int png = ending[0] == 'p', dense = !grid->numbers && (grid->columns > 40 || grid->rows > 40);
+    const canvas size = {left + width + right, top + height + below, dense ? 8 : 10};
+    char title_font[48], label_font[64];
+    snprintf(title_font, sizeof title_font, " font '" FONT ",%d'", png ? 11 : 15);
+    snprintf(label_font, sizeof label_font, " font '" FONT ",%d'", png ? 10 : 13);
     open_picture(script, size, ending, number);
-    set_label(script, grid->title, 0.5, 1 - 20.0 / size.height, ending[0] == 'p' ? " font '" FONT ",11'" : " font '" FONT ",15'");
-    set_label(script, grid->x_label, (left + width / 2.0) / size.width, 14.0 / size.height, "");
-    set_label(script, grid->y_label, 12.0 / size.width, 1 - (top + height / 2.0) / size.height, " rotate by 90");
-    set_label(script, grid->value_label, (left + width + 16.0 + BAR_WIDTH / 2.0) / size.width, 1 - (top - 14.0) / size.height, "");
+    set_label(script, grid->title, 0.5, 1 - 20.0 / size.height, title_font);
+    set_label(script, grid->x_label, (left + width / 2.0) / size.width, 14.0 / size.height, label_font);
+    set_label(script, grid->value_label, (left + width + 16.0 + BAR_WIDTH / 2.0) / size.width,
+              1 - (top - 14.0) / size.height, label_font);
+    strcat(label_font, " rotate by 90");
+    set_label(script, grid->y_label, 12.0 / size.width, 1 - (top + height / 2.0) / size.height, label_font);
     set_palette(script, grid->scale, grid->low, grid->high);
     set_edges(script, size, left, left + width, top, top + height);
     fprintf(script, "set colorbox user origin screen %.6f,%.6f size screen %.6f,%.6f\n",
