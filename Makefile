@@ -132,6 +132,13 @@ ablation: $(PROGRAMS) ## what each part is worth: variants, three seeds each, on
 
 .PHONY: ablation
 
+# ---- pictures
+# Of the checkpoint CKPT=FILE; without, of the preset quick, trained for it.
+pictures: $(BUILD)/visualize $(BUILD)/train ## PNG, SVG, TSV and a page of what every head does, in build/attention_analysis
+	$(BUILD)/visualize $(if $(CKPT),--ckpt "$(CKPT)") --out $(BUILD)/attention_analysis
+
+.PHONY: pictures
+
 clean: ## remove build/
 	rm -rf $(BUILD)
 

@@ -112,7 +112,11 @@ static void test_escape(void **state) {
     (void)state;
     expect(escape_html, "<a href=\"x\">'&amp;'</a>", "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;");
     expect(escape_html, "مرحبا %s", "مرحبا %s");
-    expect(escape_html, "a\xff" "b\x1b[0m\xe2\x80\xae", "a\xef\xbf\xbd" "b\xef\xbf\xbd[0m\xef\xbf\xbd");
+    expect(escape_html,
+           "a\xff"
+           "b\x1b[0m\xe2\x80\xae",
+           "a\xef\xbf\xbd"
+           "b\xef\xbf\xbd[0m\xef\xbf\xbd");
     expect(escape_html, NULL, "");
     expect(escape_json, "</script>\"\\\n", "\"\\u003c\\u002fscript\\u003e\\u0022\\u005c \"");
     expect(escape_tsv, "a\tb\r\nc", "a b  c");
@@ -144,7 +148,8 @@ static void test_colours_grow_lighter(void **state) {
         assert_true(before - colour_grey(colour_at((colour_scale)scale, 0)) > 0.7);
     }
     const uint32_t zero = colour_at(SCALE_DIVERGING, 0.5); /* neutral: red, green and blue alike */
-    assert_true(abs((int)(zero >> 16) - (int)(zero & 255)) <= 3 && abs((int)(zero >> 8 & 255) - (int)(zero & 255)) <= 3);
+    assert_true(abs((int)(zero >> 16) - (int)(zero & 255)) <= 3 &&
+                abs((int)(zero >> 8 & 255) - (int)(zero & 255)) <= 3);
     assert_int_equal(colour_at(SCALE_SEQUENTIAL, -3), colour_at(SCALE_SEQUENTIAL, 0));
     assert_int_equal(colour_at(SCALE_SEQUENTIAL, 7), colour_at(SCALE_SEQUENTIAL, 1));
 }
@@ -190,7 +195,8 @@ static void test_view(void **state) {
 /* ---- photo-finishes */
 static double line_at(const made_view *m, int l, int h, int q, int k, double alpha) {
     const size_t at = (size_t)q * (size_t)m->v.tokens + (size_t)k;
-    return (1 - alpha) * (double)view_head(&m->v, VIEW_E0, l, h)[at] + alpha * (double)view_head(&m->v, VIEW_E1, l, h)[at];
+    return (1 - alpha) * (double)view_head(&m->v, VIEW_E0, l, h)[at] +
+           alpha * (double)view_head(&m->v, VIEW_E1, l, h)[at];
 }
 
 static void test_photo_finishes(void **state) {
@@ -266,8 +272,13 @@ static void test_tsv_keeps_columns(void **state) {
     size_t size;
     made_view_open(&m, 1, 1, HOSTILE, 1, 0, 0);
     m.map[VIEW_E0][5] = NAN;
-    const figure_grid grid = {.x_label = "key", .y_label = "query", .columns = HOSTILE, .rows = HOSTILE, .value = m.map[VIEW_E0],
-                              .column_name = m.token, .row_name = m.token};
+    const figure_grid grid = {.x_label = "key",
+                              .y_label = "query",
+                              .columns = HOSTILE,
+                              .rows = HOSTILE,
+                              .value = m.map[VIEW_E0],
+                              .column_name = m.token,
+                              .row_name = m.token};
     FILE *file = open_memstream(&out, &size);
     tsv_grid(file, &grid);
     fclose(file);
@@ -303,13 +314,15 @@ static void test_curves(void **state) {
     curves c;
     text_error error;
     const char *path = in_folder("log.jsonl");
-    write_text(path, "{\"event\":\"start\",\"preset\":\"quick\"}\n"
-                     "{\"step\":1,\"seconds\":1,\"loss\":0.9,\"gamma\":1,\"tokens\":100}\n"
-                     "{\"step\":2,\"seconds\":3,\"loss\":0.8,\"tokens\":100,\"stage_accuracy\":{\"a\":[1,0.5],\"b\":[2,0.75]}}\n"
-                     "{\"step\":3,\"seconds\":4,\"loss\":0.7,\"tokens\":100}\n"
-                     "{\"step\":2,\"seconds\":0.5,\"loss\":0.6,\"tokens\":100}\n" /* resumed */
-                     "{\"step\":2,\"dev_accuracy\":0.6,\"alpha_mae\":null}\n"
-                     "{\"step\":3,\"lo");
+    write_text(
+        path,
+        "{\"event\":\"start\",\"preset\":\"quick\"}\n"
+        "{\"step\":1,\"seconds\":1,\"loss\":0.9,\"gamma\":1,\"tokens\":100}\n"
+        "{\"step\":2,\"seconds\":3,\"loss\":0.8,\"tokens\":100,\"stage_accuracy\":{\"a\":[1,0.5],\"b\":[2,0.75]}}\n"
+        "{\"step\":3,\"seconds\":4,\"loss\":0.7,\"tokens\":100}\n"
+        "{\"step\":2,\"seconds\":0.5,\"loss\":0.6,\"tokens\":100}\n" /* resumed */
+        "{\"step\":2,\"dev_accuracy\":0.6,\"alpha_mae\":null}\n"
+        "{\"step\":3,\"lo");
     assert_int_equal(curves_load(&c, path, &error), 0);
     assert_int_equal(c.count, 2);
     assert_int_equal(c.cut_lines, 1);
@@ -444,7 +457,8 @@ static void check_page(const char *path, const made_view *m) {
     assert_string_equal(cJSON_GetArrayItem(tokens, 9)->valuestring, "مرحبا");
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(data, "cells")), m->v.layers * m->v.heads);
     const size_t bytes = (size_t)m->v.tokens * (size_t)m->v.tokens * 4 * 2;
-    assert_int_equal(strlen(cJSON_GetArrayItem(cJSON_GetObjectItem(data, "cells"), 0)->valuestring), (bytes + 2) / 3 * 4);
+    assert_int_equal(strlen(cJSON_GetArrayItem(cJSON_GetObjectItem(data, "cells"), 0)->valuestring),
+                     (bytes + 2) / 3 * 4);
     cJSON_Delete(data);
     free(page);
 }
@@ -469,7 +483,8 @@ static void test_gallery_without_gnuplot(void **state) {
     assert_int_equal(gallery_make(&m.v, out, &options, &report, &error), 0);
     assert_int_equal(report.finishes, PHOTO_FINISHES);
     assert_int_equal(report.figures, 1 + 10 + 2 + 2 + 2 + 2 * 2 * 5);
-    assert_int_equal(entries(in_folder("deep/er")), 2 * (report.figures - 20) + 2); /* heatmaps apart; nothing hidden is left */
+    assert_int_equal(entries(in_folder("deep/er")),
+                     2 * (report.figures - 20) + 2); /* heatmaps apart; nothing hidden is left */
     assert_int_equal(entries(in_folder("deep/er/heatmaps")), 2 * 20);
     expect_names(in_folder("deep/er/heatmaps/layer1_head0_E0tilde.svg"));
     free(xml_characters(in_folder("deep/er/photo_finish_01.svg")));
@@ -498,8 +513,9 @@ static void test_gallery_with_gnuplot(void **state) {
     expect_names(in_folder("heatmaps/layer0_head0_E0tilde.svg"));
     expect_names(in_folder("heatmaps/layer0_head0_attention.svg"));
     free(xml_characters(in_folder("photo_finish_01.svg")));
-    static const char *const names[] = {"heatmaps/layer0_head0_S.png", "photo_finish_01.png", "head_means.png", "layer0_sheet.png",
-                                        "alpha_histogram.png", "alpha_scatter.png", "spotlight_loss.png"};
+    static const char *const names[] = {
+        "heatmaps/layer0_head0_S.png", "photo_finish_01.png", "head_means.png",    "layer0_sheet.png",
+        "alpha_histogram.png",         "alpha_scatter.png",   "spotlight_loss.png"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t size = 0;
         char *png = read_text(in_folder(names[i]), &size);
@@ -613,8 +629,9 @@ static void test_page_in_chromium(void **state) {
     snprintf(address, sizeof address, "file://%s/index.html", folder);
     snprintf(profile, sizeof profile, "--user-data-dir=%s/profile", folder);
     snprintf(dom, sizeof dom, "%s/dom.html", folder);
-    char *const arguments[] = {"chromium", "--headless", "--no-sandbox", "--disable-gpu", profile, "--virtual-time-budget=2000",
-                               "--dump-dom", address, NULL};
+    char *const arguments[] = {"chromium",      "--headless", "--no-sandbox",
+                               "--disable-gpu", profile,      "--virtual-time-budget=2000",
+                               "--dump-dom",    address,      NULL};
     const int code = run("chromium", arguments, dom);
     if (code < 0) {
         print_message("not run: chromium is not there\n");
@@ -649,16 +666,11 @@ static void test_program(void **state) {
     const struct {
         char *arguments[6];
         int code;
-    } runs[] = {{{"visualize", "--help", NULL}, 0},
-                {{"visualize", "--version", NULL}, 0},
-                {{"visualize", "--nonsense", NULL}, 2},
-                {{"visualize", "--layer", "-1", NULL}, 2},
-                {{"visualize", "--alpha", "0.99", NULL}, 2},
-                {{"visualize", "--premise", "a.", NULL}, 2},
-                {{"visualize", "--ckpt", NULL}, 2},
-                {{"visualize", "more", NULL}, 2},
-                {{"visualize", "--map", "E2", NULL}, 2},
-                {{"visualize", "--ckpt", missing, NULL}, 1}};
+    } runs[] = {{{"visualize", "--help", NULL}, 0},          {{"visualize", "--version", NULL}, 0},
+                {{"visualize", "--nonsense", NULL}, 2},      {{"visualize", "--layer", "-1", NULL}, 2},
+                {{"visualize", "--alpha", "0.99", NULL}, 2}, {{"visualize", "--premise", "a.", NULL}, 2},
+                {{"visualize", "--ckpt", NULL}, 2},          {{"visualize", "more", NULL}, 2},
+                {{"visualize", "--map", "E2", NULL}, 2},     {{"visualize", "--ckpt", missing, NULL}, 1}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         assert_int_equal(run(program, runs[i].arguments, output), runs[i].code);
         char *text = read_text(output, NULL);

@@ -28,7 +28,8 @@ static const char *const hostile[] = {
     "a\xff\xfe"
     "b",
     "\x1b[31mred\nline\ttab",
-    "\xe2\x80\xae" "desrever",
+    "\xe2\x80\xae"
+    "desrever",
     "]]>",
     "--><!--",
     "${x}#{y}",

@@ -78,8 +78,8 @@ static int make_folders(const char *path, int *made, text_error *error) {
         struct stat status;
         if (!*made && (errno != EEXIST || stat(copy, &status) || !S_ISDIR(status.st_mode))) {
             if (errno == EEXIST) errno = ENOTDIR;
-            failed = text_fail(error, "%s: cannot be made a folder: %s; choose another with --out", copy,
-                               strerror(errno));
+            failed =
+                text_fail(error, "%s: cannot be made a folder: %s; choose another with --out", copy, strerror(errno));
         }
         *end = kept;
         if (!kept) break;
@@ -208,9 +208,13 @@ typedef struct kind {
 } kind;
 
 #define WRITER(name, function, type)                                                                                   \
-    static void name(FILE *file, const void *figure) { function(file, (const type *)figure); }
+    static void name(FILE *file, const void *figure) {                                                                 \
+        function(file, (const type *)figure);                                                                          \
+    }
 #define SCRIPT_WRITER(name, function, type)                                                                            \
-    static void name(FILE *file, const void *figure, int number) { function(file, (const type *)figure, number); }
+    static void name(FILE *file, const void *figure, int number) {                                                     \
+        function(file, (const type *)figure, number);                                                                  \
+    }
 WRITER(grid_tsv, tsv_grid, figure_grid)
 WRITER(grid_data, script_grid_data, figure_grid)
 WRITER(grid_svg, svg_grid, figure_grid)

@@ -18,8 +18,8 @@
 #include "visualize/gnuplot.h"
 
 typedef struct album_options {
-    const char *gnuplot;        /* path of gnuplot; NULL: without, figures are drawn as simple SVG and there are no PNGs */
-    int processes;              /* of gnuplot, at most GNUPLOT_PROCESSES; 0: one */
+    const char *gnuplot; /* path of gnuplot; NULL: without, figures are drawn as simple SVG and there are no PNGs */
+    int processes;       /* of gnuplot, at most GNUPLOT_PROCESSES; 0: one */
     gnuplot_progress *progress; /* NULL: none */
     void *user;
     const volatile sig_atomic_t *stop; /* nonzero: album_draw and album_publish give up; NULL: never */

@@ -66,7 +66,8 @@ void ascii_heatmap(FILE *file, const view *v, view_map map, int layer, int head,
     for (int y = 0; y < v->tokens; y += step) {
         escape_terminal(file, v->token[y], NAME);
         fputc('|', file);
-        for (int x = 0; x < v->tokens; x += step) put_cell(file, pooled(value, v->tokens, y, x, step), info->scale, high);
+        for (int x = 0; x < v->tokens; x += step)
+            put_cell(file, pooled(value, v->tokens, y, x, step), info->scale, high);
         fputs("|\n", file);
     }
     if (info->scale == SCALE_SEQUENTIAL)

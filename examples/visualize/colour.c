@@ -4,8 +4,8 @@
 
 static const uint32_t sequential[] = {0x440154, 0x482475, 0x414487, 0x355F8D, 0x2A788E, 0x21918C,
                                       0x22A884, 0x44BF70, 0x7AD151, 0xBDDF26, 0xFDE725};
-static const uint32_t diverging[] = {0x0A1F44, 0x1B3F7A, 0x3565A5, 0x6389B8, 0x9DA9B8,
-                                     0xBDBDBB, 0xD2C79B, 0xE3D178, 0xF0DF72, 0xFAEE94, 0xFFFBD0};
+static const uint32_t diverging[] = {0x0A1F44, 0x1B3F7A, 0x3565A5, 0x6389B8, 0x9DA9B8, 0xBDBDBB,
+                                     0xD2C79B, 0xE3D178, 0xF0DF72, 0xFAEE94, 0xFFFBD0};
 
 int colour_stops(colour_scale scale, const uint32_t **stop) {
     *stop = scale == SCALE_DIVERGING ? diverging : sequential;

@@ -7,7 +7,7 @@
 
 typedef enum colour_scale {
     SCALE_SEQUENTIAL, /* viridis: dark violet, green, yellow; 0 is dark */
-    SCALE_DIVERGING   /* dark blue, neutral grey, light yellow: 0 is grey, below it darker and blue, above lighter and yellow */
+    SCALE_DIVERGING /* dark blue, neutral grey, light yellow: 0 is grey, below it darker and blue, above lighter and yellow */
 } colour_scale;
 
 /* Stops at equal distances, 0xRRGGBB. */

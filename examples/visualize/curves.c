@@ -8,7 +8,16 @@
 #include "text/grow.h"
 #include "text/lines.h"
 
-typedef enum member_index { LOSS, LM_LOSS, GATE_LOSS, TRAIN_ACCURACY, DEV_ACCURACY, GAMMA, ALPHA_MAE, SPEED } member_index;
+typedef enum member_index {
+    LOSS,
+    LM_LOSS,
+    GATE_LOSS,
+    TRAIN_ACCURACY,
+    DEV_ACCURACY,
+    GAMMA,
+    ALPHA_MAE,
+    SPEED
+} member_index;
 
 typedef struct member {
     const char *name; /* in the log; NULL: worked out from others */
@@ -134,7 +143,9 @@ static int read_lines(curves *c, lines *l, text_error *error) {
         cJSON_Delete(object);
         if (failed) return -1;
     }
-    if (more == 1) return text_fail(error, "%s:%zu: not a line of JSON; give the file that training's --log wrote", l->name, broken);
+    if (more == 1)
+        return text_fail(error, "%s:%zu: not a line of JSON; give the file that training's --log wrote", l->name,
+                         broken);
     c->cut_lines = broken > 0;
     return more;
 }
@@ -145,7 +156,8 @@ int curves_load(curves *c, const char *path, text_error *error) {
     if (lines_open(&l, path, error)) return -1;
     int failed = read_lines(c, &l, error);
     lines_close(&l);
-    if (!failed && !c->count) failed = text_fail(error, "%s: no line has a step; give the file that training's --log wrote", path);
+    if (!failed && !c->count)
+        failed = text_fail(error, "%s: no line has a step; give the file that training's --log wrote", path);
     if (failed) curves_free(c);
     return failed;
 }
@@ -201,7 +213,9 @@ static int add_panel(album *a, const curves *c, const panel *p, double *memory, 
         .y_label = p->y_label,
         .x_low = first < last ? first : first - 1,
         .x_high = first < last ? last : first + 1,
-        .y_low = p->high > 0 ? p->low : low > 0 ? 0 : low,
+        .y_low = p->high > 0 ? p->low
+                 : low > 0   ? 0
+                             : low,
         .y_high = p->high > 0 ? p->high : high,
         .series = series,
         .series_count = used,

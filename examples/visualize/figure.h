@@ -13,10 +13,10 @@ typedef struct figure_grid {
     const char *title, *x_label, *y_label;
     const char *value_label; /* beside the colour bar */
     int columns, rows;
-    const float *value; /* [rows, columns], NaN: no cell */
+    const float *value;                               /* [rows, columns], NaN: no cell */
     const char *const *column_name, *const *row_name; /* [columns], [rows]; NULL: the axis is one of numbers */
     double x_low, x_high, y_low, y_high; /* an axis of numbers: outer edges of the first and last cell, low < high */
-    int upward; /* nonzero: the first row is at the bottom, else on top */
+    int upward;                          /* nonzero: the first row is at the bottom, else on top */
     colour_scale scale;
     double low, high; /* values at its ends, low < high */
     int numbers;      /* nonzero: each cell's value is written in it */

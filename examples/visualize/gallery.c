@@ -47,9 +47,15 @@ static int fill(album *a, const view *v, const gallery_options *options, gallery
     /* The page opens at the choice, else at the closest finish. */
     const int found = report->finishes > 0;
     const page_options page = {
-        .layer = options->layer >= 0 ? options->layer : found ? finish[0].layer : 0,
-        .head = options->head >= 0 ? options->head : found ? finish[0].head : 0,
-        .query = options->query >= 0 ? options->query : found ? finish[0].query : 0,
+        .layer = options->layer >= 0 ? options->layer
+                 : found             ? finish[0].layer
+                                     : 0,
+        .head = options->head >= 0 ? options->head
+                : found            ? finish[0].head
+                                   : 0,
+        .query = options->query >= 0 ? options->query
+                 : found             ? finish[0].query
+                                     : 0,
         .budget = PAGE_BUDGET,
         .finish = finish,
         .finishes = report->finishes,

@@ -8,7 +8,8 @@
 #include "visualize/view.h"
 
 typedef struct gallery_options {
-    int layer, head, query; /* -1: not chosen. A layer or head limits the heatmaps to it, all three the photo-finishes; the page
+    int layer, head,
+        query; /* -1: not chosen. A layer or head limits the heatmaps to it, all three the photo-finishes; the page
                                opens there */
     const curves *training; /* NULL: no training curves */
     const char *note;       /* a line on top of the page; NULL: none */

@@ -13,11 +13,11 @@
 typedef void gnuplot_progress(void *user, int done, int total);
 
 typedef struct gnuplot_job {
-    const char *program; /* path of gnuplot */
-    const char *folder;  /* the children's working directory */
-    const char *const *script; /* [scripts] files in it, each run by a process of its own, side by side */
-    int scripts;         /* 1 .. GNUPLOT_PROCESSES */
-    int figures;         /* how often all scripts together print SCRIPT_DONE */
+    const char *program;        /* path of gnuplot */
+    const char *folder;         /* the children's working directory */
+    const char *const *script;  /* [scripts] files in it, each run by a process of its own, side by side */
+    int scripts;                /* 1 .. GNUPLOT_PROCESSES */
+    int figures;                /* how often all scripts together print SCRIPT_DONE */
     gnuplot_progress *progress; /* NULL: none */
     void *user;
     const volatile sig_atomic_t *stop; /* nonzero: end the children and return; NULL: never */

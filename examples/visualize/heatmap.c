@@ -86,9 +86,8 @@ int heatmap_add_means(album *a, const view *v, text_error *error) {
             name[i] = name_text[i];
         }
         for (size_t i = 0; i < cells; i++)
-            value[i] = (float)(v->mean_alpha_hat
-                                   ? v->mean_alpha_hat[i]
-                                   : view_sentence_alpha_hat(v, (int)i / v->heads, (int)i % v->heads));
+            value[i] = (float)(v->mean_alpha_hat ? v->mean_alpha_hat[i]
+                                                 : view_sentence_alpha_hat(v, (int)i / v->heads, (int)i % v->heads));
         const figure_grid grid = {
             .title = "Mean α̂: dark heads look, bright heads work",
             .x_label = "head",

@@ -62,8 +62,8 @@ static int add_histogram(album *a, const view *v, const figure_band *band, text_
 static int add_scatter(album *a, const view *v, const figure_band *band, text_error *error) {
     char title[96];
     snprintf(title, sizeof title, "α̂ against α, %zu pairs, mean error %.3f", v->samples, histogram_error(v));
-    const figure_series series = {"a pair",   FIGURE_POINTS, COLOUR_PURPLE, v->sample_alpha, v->sample_alpha_hat,
-                                  v->samples, 0};
+    const figure_series series = {
+        "a pair", FIGURE_POINTS, COLOUR_PURPLE, v->sample_alpha, v->sample_alpha_hat, v->samples, 0};
     const figure_plot plot = {
         .title = title,
         .x_label = "α, the oracle's",

@@ -25,17 +25,20 @@ enum { PATH_BYTES = 4096, TRY_STORIES = 8 };
 static const char help[] =
     "usage: visualize [OPTIONS]\n"
     "\n"
-    "Draws what every head of a trained encoder does with a sentence, into a folder: PNG, SVG and TSV of each picture, and\n"
+    "Draws what every head of a trained encoder does with a sentence, into a folder: PNG, SVG and TSV of each picture, "
+    "and\n"
     "index.html, one page with all of them that needs no network. Start there.\n"
     "\n"
     "  what to look at\n"
-    "        --ckpt FILE        a checkpoint of build/train (default: trains the preset quick into DIR/model first, once)\n"
+    "        --ckpt FILE        a checkpoint of build/train (default: trains the preset quick into DIR/model first, "
+    "once)\n"
     "        --premise TEXT --hypothesis TEXT   a pair of your own (default: a row of the data)\n"
     "        --alpha X          your pair's label in [0, 0.95], to be marked in the pictures\n"
-    "        --data FILE        rows for the example and for the histogram of alpha-hat: TSV of build/data, bAbI, CLUTRR\n"
+    "        --data FILE        rows for the example and for the histogram of alpha-hat: TSV of build/data, bAbI, "
+    "CLUTRR\n"
     "                           (default: fresh stories of the sources whose words the model knows)\n"
     "        --row N            the example is row N of the data's test rows (default 1)\n"
-    "        --sample N         rows for the histogram (default 400; 0: none)\n"
+    "        --sample N         rows for the histogram (default 120; 0: none)\n"
     "        --oracle NAME      relation, token, truth, wordpairs, none, or a cache file of alphas\n"
     "                           (default: the one the model was trained with)\n"
     "        --log FILE         training log, for the curves\n"
@@ -44,7 +47,7 @@ static const char help[] =
     "    -o, --out DIR          (default attention_analysis)\n"
     "        --ascii            print one heatmap to the terminal (--layer, --head, --map) and write no pictures\n"
     "        --map NAME         E0tilde, E1tilde, S, alpha_hat or attention (default attention), for --ascii\n"
-    "    -t, --threads N        1 to 256 (default 1)\n"
+    "    -t, --threads N        1 to 256 (default: the CPUs, at most 4); the pictures are the same for any\n"
     "    -h, --help   -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. No file is ever half written.\n";
@@ -61,6 +64,12 @@ static volatile sig_atomic_t interrupted;
 static void on_interrupt(int number) {
     (void)number;
     interrupted = 1;
+}
+
+/* At most 4. */
+static int cpus(void) {
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : online > 4 ? 4 : (int)online;
 }
 
 /* ---- options */
@@ -113,32 +122,71 @@ static int read_options(int argc, char **argv, options *o) {
     for (int key; (key = getopt_long(argc, argv, ":o:t:hV", all, NULL)) != -1;) {
         int wrong = 0;
         switch (key) {
-        case CKPT: o->checkpoint = optarg; break;
-        case PREMISE: o->premise = optarg; break;
-        case HYPOTHESIS: o->hypothesis = optarg; break;
-        case ALPHA: wrong = parse_alpha(optarg, &o->alpha); break;
-        case DATA: o->data = optarg; break;
-        case ROW: wrong = parse_integer(optarg, 1, most, &o->row); break;
-        case SAMPLE: wrong = parse_integer(optarg, 0, most, &o->sample); break;
-        case ORACLE: o->oracle = optarg; break;
-        case LOG: o->log = optarg; break;
-        case LAYER: wrong = parse_integer(optarg, 0, most, &o->layer); break;
-        case HEAD: wrong = parse_integer(optarg, 0, most, &o->head); break;
-        case QUERY: wrong = parse_integer(optarg, 0, most, &o->query); break;
-        case 'o': o->out = optarg; break;
-        case ASCII: o->ascii = 1; break;
-        case MAP: wrong = view_map_by_file(optarg, &o->map); break;
-        case 't': wrong = parse_integer(optarg, 1, 256, &o->threads); break;
-        case 'h': fputs(help, stdout); return fflush(stdout) ? FAILED : DONE;
-        case 'V': puts("visualize " DEA_VERSION); return fflush(stdout) ? FAILED : DONE;
-        case ':': return usage("%s needs a value", argv[optind - 1]);
-        default: return usage("unknown option %s", argv[optind - 1]);
+        case CKPT:
+            o->checkpoint = optarg;
+            break;
+        case PREMISE:
+            o->premise = optarg;
+            break;
+        case HYPOTHESIS:
+            o->hypothesis = optarg;
+            break;
+        case ALPHA:
+            wrong = parse_alpha(optarg, &o->alpha);
+            break;
+        case DATA:
+            o->data = optarg;
+            break;
+        case ROW:
+            wrong = parse_integer(optarg, 1, most, &o->row);
+            break;
+        case SAMPLE:
+            wrong = parse_integer(optarg, 0, most, &o->sample);
+            break;
+        case ORACLE:
+            o->oracle = optarg;
+            break;
+        case LOG:
+            o->log = optarg;
+            break;
+        case LAYER:
+            wrong = parse_integer(optarg, 0, most, &o->layer);
+            break;
+        case HEAD:
+            wrong = parse_integer(optarg, 0, most, &o->head);
+            break;
+        case QUERY:
+            wrong = parse_integer(optarg, 0, most, &o->query);
+            break;
+        case 'o':
+            o->out = optarg;
+            break;
+        case ASCII:
+            o->ascii = 1;
+            break;
+        case MAP:
+            wrong = view_map_by_file(optarg, &o->map);
+            break;
+        case 't':
+            wrong = parse_integer(optarg, 1, 256, &o->threads);
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return fflush(stdout) ? FAILED : DONE;
+        case 'V':
+            puts("visualize " DEA_VERSION);
+            return fflush(stdout) ? FAILED : DONE;
+        case ':':
+            return usage("%s needs a value", argv[optind - 1]);
+        default:
+            return usage("unknown option %s", argv[optind - 1]);
         }
         if (wrong) return usage("\"%s\" is no value for that option", optarg);
     }
     if (optind < argc) return usage("unexpected argument \"%s\"", argv[optind]);
     if (!o->premise != !o->hypothesis) return usage("%s", "--premise and --hypothesis go together");
-    if (isfinite(o->alpha) && !o->premise) return usage("%s", "--alpha is the label of a pair given with --premise and --hypothesis");
+    if (isfinite(o->alpha) && !o->premise)
+        return usage("%s", "--alpha is the label of a pair given with --premise and --hypothesis");
     return -1;
 }
 
@@ -146,7 +194,8 @@ static int read_options(int argc, char **argv, options *o) {
 static int own_folder(const char *program, char folder[PATH_BYTES], text_error *error) {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_BYTES - 1);
     if (length < 0) {
-        if (snprintf(folder, PATH_BYTES, "%s", program) >= PATH_BYTES) return text_fail(error, "the program's own path is too long");
+        if (snprintf(folder, PATH_BYTES, "%s", program) >= PATH_BYTES)
+            return text_fail(error, "the program's own path is too long");
         length = (ssize_t)strlen(folder);
     }
     folder[length] = '\0';
@@ -206,9 +255,11 @@ static int need_quick_model(const options *o, const char *program, char weights[
     snprintf(work, sizeof work, "%.*s/.model-XXXXXX", PATH_BYTES - 64, o->out);
     if (!mkdtemp(work)) return text_fail(error, "%s: cannot be written into: %s", o->out, strerror(errno));
     snprintf(work_log, sizeof work_log, "%s/log.jsonl", work);
-    fprintf(stderr, "visualize: no --ckpt: training the quick preset into %s first (%s --preset quick)\n", folder, trainer);
+    fprintf(stderr, "visualize: no --ckpt: training the quick preset into %s first (%s --preset quick)\n", folder,
+            trainer);
     int failed = run_trainer(trainer, work, work_log, error);
-    if (!failed && rename(work, folder)) failed = text_fail(error, "%s: cannot be written: %s", folder, strerror(errno));
+    if (!failed && rename(work, folder))
+        failed = text_fail(error, "%s: cannot be written: %s", folder, strerror(errno));
     if (failed) remove_run(work);
     return failed;
 }
@@ -227,7 +278,8 @@ static int knows_words(const model *m, const data_stream *s, text_error *error) 
             return -1;
         }
         tokens += pair.length;
-        for (size_t t = 0; t < pair.length; t++) pieces += strncmp(tokenizer_piece(m->vocabulary, pair.id[t]), "##", 2) == 0;
+        for (size_t t = 0; t < pair.length; t++)
+            pieces += strncmp(tokenizer_piece(m->vocabulary, pair.id[t]), "##", 2) == 0;
         pieces += pair.unknown;
     }
     encoded_pair_free(&pair);
@@ -318,8 +370,8 @@ static int terminal_columns(void) {
 static int print_ascii(const options *o, const view *v, text_error *error) {
     const int layer = o->layer < 0 ? 0 : o->layer, head = o->head < 0 ? 0 : o->head;
     if (layer >= v->layers || head >= v->heads)
-        return text_fail(error, "there is no layer %d, head %d: layers count from 0 to %d, heads to %d", layer, head, v->layers - 1,
-                         v->heads - 1);
+        return text_fail(error, "there is no layer %d, head %d: layers count from 0 to %d, heads to %d", layer, head,
+                         v->layers - 1, v->heads - 1);
     ascii_heatmap(stdout, v, o->map, layer, head, terminal_columns());
     return fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
 }
@@ -339,7 +391,8 @@ static int open_labels(work *w, const options *o, text_error *error) {
     const char *oracle = o->oracle ? o->oracle : trained && *trained ? trained : "relation";
     uint64_t seed = 42;
     if (strcmp(oracle, "none") == 0) return 0;
-    if (checkpoint_get(w->m.file, "oracle_seed") && checkpoint_need_unsigned(w->m.file, "oracle_seed", &seed, error)) return -1;
+    if (checkpoint_get(w->m.file, "oracle_seed") && checkpoint_need_unsigned(w->m.file, "oracle_seed", &seed, error))
+        return -1;
     if (labeller_open(&w->labels, oracle, seed, error)) return -1;
     w->has_labels = 1;
     return 0;
@@ -348,22 +401,29 @@ static int open_labels(work *w, const options *o, text_error *error) {
 static int look(work *w, const options *o, const char *name, text_error *error) {
     const int fixed = w->m.encoder->config.fixed_alpha >= 0;
     const int two_classes = w->m.encoder->config.classes == 2;
-    if (o->data ? load_rows(&w->list, o->data, error) : draw_rows(&w->list, &w->m, o->sample > 8 ? o->sample : 8, 1, error)) return -1;
+    if (o->data ? load_rows(&w->list, o->data, error)
+                : draw_rows(&w->list, &w->m, o->sample > 8 ? o->sample : 8, 1, error))
+        return -1;
     if (!w->list.count && draw_rows(&w->list, &w->m, o->sample > 8 ? o->sample : 8, 0, error)) return -1;
     if (open_labels(w, o, error)) return -1;
     capture_pair pair = {o->premise, o->hypothesis, NULL, NULL, o->alpha, -1};
     if (!o->premise) {
-        if ((size_t)o->row > w->list.count) return text_fail(error, "there is no row %d: the data has %zu", o->row, w->list.count);
+        if ((size_t)o->row > w->list.count)
+            return text_fail(error, "there is no row %d: the data has %zu", o->row, w->list.count);
         const row *r = &w->list.row[o->row - 1];
-        pair = (capture_pair){r->premise, r->hypothesis, r, w->has_labels && !fixed ? &w->labels : NULL, (double)NAN, r->label};
+        pair = (capture_pair){r->premise,  r->hypothesis, r, w->has_labels && !fixed ? &w->labels : NULL,
+                              (double)NAN, r->label};
     }
     size_t cut;
     if (capture_sentence(&w->c, &w->m, name, &pair, &cut, error)) return -1;
-    if (cut) fprintf(stderr, "visualize: the premise is too long for the model: %zu tokens dropped from its front\n", cut);
+    if (cut)
+        fprintf(stderr, "visualize: the premise is too long for the model: %zu tokens dropped from its front\n", cut);
     if (o->ascii || !o->sample) return 0;
     if (fixed || !two_classes || !w->has_labels) {
         fprintf(stderr, "visualize: no histogram of alpha-hat: %s\n",
-                fixed ? "this model's alpha is fixed" : !two_classes ? "this model has no class head" : "there is no oracle");
+                fixed          ? "this model's alpha is fixed"
+                : !two_classes ? "this model has no class head"
+                               : "there is no oracle");
         return 0;
     }
     int threads = o->threads;
@@ -383,10 +443,11 @@ static int draw(work *w, const options *o, const char *log, text_error *error) {
     g.album = (album_options){.progress = show_drawing, .user = &tenth, .stop = &interrupted};
     if (log) {
         if (curves_load(&w->training, log, error)) return -1;
-        if (w->training.cut_lines) fprintf(stderr, "visualize: note: the last line of %s is not whole; it is left out\n", log);
+        if (w->training.cut_lines)
+            fprintf(stderr, "visualize: note: the last line of %s is not whole; it is left out\n", log);
         g.training = &w->training;
     }
-    g.album.processes = (int)fmin((double)sysconf(_SC_NPROCESSORS_ONLN), GNUPLOT_PROCESSES);
+    g.album.processes = cpus();
     if (gnuplot_find(gnuplot, sizeof gnuplot) == 0)
         g.album.gnuplot = gnuplot;
     else
@@ -401,8 +462,15 @@ static int draw(work *w, const options *o, const char *log, text_error *error) {
 }
 
 int main(int argc, char **argv) {
-    options o = {.out = "attention_analysis", .alpha = (double)NAN, .row = 1, .sample = 400, .layer = -1, .head = -1, .query = -1,
-                 .threads = 1, .map = VIEW_ATTENTION};
+    options o = {.out = "attention_analysis",
+                 .alpha = (double)NAN,
+                 .row = 1,
+                 .sample = 120,
+                 .layer = -1,
+                 .head = -1,
+                 .query = -1,
+                 .threads = cpus(),
+                 .map = VIEW_ATTENTION};
     const int code = read_options(argc, argv, &o);
     if (code >= 0) return code;
     struct sigaction action = {.sa_handler = on_interrupt};

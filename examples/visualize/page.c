@@ -108,7 +108,10 @@ static int put_data(FILE *page, const view *v, const page_options *options, int 
     fputs("],\n\"units\":[", page);
     for (int i = 0; i < count * v->heads; i++) {
         for (int m = 0; m < CARRIED; m++)
-            fprintf(page, "%s%.9g", m ? "," : i ? ",[" : "[",
+            fprintf(page, "%s%.9g",
+                    m   ? ","
+                    : i ? ",["
+                        : "[",
                     unit_of(v, (view_map)m, first + i / v->heads, i % v->heads));
         fputc(']', page);
     }
@@ -209,9 +212,10 @@ static int put_image(album *a, FILE *page, const char *name, const char *alterna
 }
 
 static int put_means(album *a, FILE *page, const view *v, text_error *error) {
-    fputs("<section>\n<h2>Which heads look, which work</h2>\n<p class=\"how\">α̂ is the share of attention that a head's "
-          "gate gives to “works like”; the rest goes to “looks like”.</p>\n",
-          page);
+    fputs(
+        "<section>\n<h2>Which heads look, which work</h2>\n<p class=\"how\">α̂ is the share of attention that a head's "
+        "gate gives to “works like”; the rest goes to “looks like”.</p>\n",
+        page);
     const char *of = v->mean_alpha_hat ? v->sample_text ? v->sample_text : "over the sample" : "over this sentence";
     if (put_image(a, page, "head_means", "mean alpha-hat by layer and head", of, " natural", error)) return -1;
     fputs("</section>\n", page);
@@ -219,36 +223,44 @@ static int put_means(album *a, FILE *page, const view *v, text_error *error) {
 }
 
 static void put_explorer(FILE *page, const view *v, int first, int count) {
-    fputs("<section>\n<h2>Look inside one head</h2>\n"
-          "<noscript><p>Picking a head needs JavaScript; every head stands in the contact sheets below.</p></noscript>\n"
-          "<div class=\"needs-script\" hidden>\n<div class=\"pick\"><label>layer <select id=\"layer\"></select></label>"
-          "<label>head <select id=\"head\"></select></label><span class=\"soft\">and a query:</span></div>\n"
-          "<div class=\"chips\" id=\"chips\" role=\"group\" aria-label=\"query\"></div>\n",
-          page);
+    fputs(
+        "<section>\n<h2>Look inside one head</h2>\n"
+        "<noscript><p>Picking a head needs JavaScript; every head stands in the contact sheets below.</p></noscript>\n"
+        "<div class=\"needs-script\" hidden>\n<div class=\"pick\"><label>layer <select id=\"layer\"></select></label>"
+        "<label>head <select id=\"head\"></select></label><span class=\"soft\">and a query:</span></div>\n"
+        "<div class=\"chips\" id=\"chips\" role=\"group\" aria-label=\"query\"></div>\n",
+        page);
     if (count < v->layers)
         fprintf(page,
                 "<p class=\"note\">The pickers carry layers %d to %d of %d; all layers would make this page too large. "
                 "Open another with --layer; the contact sheets show every layer that was drawn.</p>\n",
                 first, first + count - 1, v->layers);
-    fputs("<h3>Photo-finish of <span id=\"query-name\"></span></h3>\n<div class=\"two\"><div>\n<div id=\"finish\"></div>\n"
-          "<div class=\"legend\" id=\"legend\"></div></div>\n<div>\n<table><thead><tr><th>key</th><th></th><th class=\"n\">A</th>"
-          "<th class=\"n\">Ẽ₀</th><th class=\"n\">Ẽ₁</th><th class=\"n\">α̂</th></tr></thead><tbody id=\"keys\"></tbody></table>"
+    fputs("<h3>Photo-finish of <span id=\"query-name\"></span></h3>\n<div class=\"two\"><div>\n<div "
+          "id=\"finish\"></div>\n"
+          "<div class=\"legend\" id=\"legend\"></div></div>\n<div>\n<table><thead><tr><th>key</th><th></th><th "
+          "class=\"n\">A</th>"
+          "<th class=\"n\">Ẽ₀</th><th class=\"n\">Ẽ₁</th><th class=\"n\">α̂</th></tr></thead><tbody "
+          "id=\"keys\"></tbody></table>"
           "</div></div>\n"
           "<p class=\"read\" id=\"read\">Point at a cell to read it; click to make its row the query.</p>\n"
           "<div class=\"maps\" id=\"maps\"></div>\n"
-          "<p class=\"how\">Rows are queries, columns keys. Signed maps have 0 in the middle of their scale (grey); darker "
+          "<p class=\"how\">Rows are queries, columns keys. Signed maps have 0 in the middle of their scale (grey); "
+          "darker "
           "is below, brighter above. Each map has a scale of its own here; the contact sheets share one a column.</p>\n"
           "</div>\n</section>\n",
           page);
 }
 
 static int put_finishes(album *a, FILE *page, const view *v, const page_options *options, text_error *error) {
-    fputs("<section>\n<h2>Photo-finishes</h2>\n<p class=\"how\">As α goes from 0 to 1 the scores of a query's target and "
-          "of a distractor are straight lines. They cross at β: there the winner changes.",
+    fputs(
+        "<section>\n<h2>Photo-finishes</h2>\n<p class=\"how\">As α goes from 0 to 1 the scores of a query's target and "
+        "of a distractor are straight lines. They cross at β: there the winner changes.",
+        page);
+    fputs(v->alpha ? " The target is the oracle's winner.</p>\n"
+                   : " Without labels the target is the key that wins.</p>\n",
           page);
-    fputs(v->alpha ? " The target is the oracle's winner.</p>\n" : " Without labels the target is the key that wins.</p>\n",
-          page);
-    if (!options->finishes) fputs("<p>No finish here: for every query looked at, one key wins for every α.</p>\n", page);
+    if (!options->finishes)
+        fputs("<p>No finish here: for every query looked at, one key wins for every α.</p>\n", page);
     fputs("<div class=\"two\">\n", page);
     for (size_t i = 0; i < options->finishes; i++) {
         const photo_finish *f = &options->finish[i];
@@ -256,7 +268,9 @@ static int put_finishes(album *a, FILE *page, const view *v, const page_options 
         const int side = isfinite(f->alpha);
         snprintf(caption, sizeof caption, "layer %d, head %d, query %d: β %.3f, α̂ %.3f%s", f->layer, f->head, f->query,
                  f->beta, f->alpha_hat,
-                 !side ? "" : (f->alpha > f->beta) == (f->alpha_hat > f->beta) ? "; the gate is on the oracle's side" : "; the gate is on the wrong side");
+                 !side                                              ? ""
+                 : (f->alpha > f->beta) == (f->alpha_hat > f->beta) ? "; the gate is on the oracle's side"
+                                                                    : "; the gate is on the wrong side");
         if (put_image(a, page, photo_name(i, name), caption, caption, "", error)) return -1;
     }
     fputs("</div>\n</section>\n", page);
@@ -281,7 +295,7 @@ static int put_sheets(album *a, FILE *page, const view *v, text_error *error) {
         char name[HEATMAP_NAME], alternative[64];
         if (!album_has(a, heatmap_sheet_name(l, name))) continue;
         snprintf(alternative, sizeof alternative, "every head of layer %d, five maps each", l);
-        fprintf(page, "<figure data-layer=\"%d\"><div class=\"scroll\">", l);
+        fprintf(page, "<figure data-layer=\"%d\"><div class=\"scroll wide\">", l);
         if (album_image(a, page, name, alternative, error)) return -1;
         fputs("</div></figure>\n", page);
     }
@@ -290,11 +304,13 @@ static int put_sheets(album *a, FILE *page, const view *v, text_error *error) {
 }
 
 static int put_spotlight(album *a, FILE *page, text_error *error) {
-    fputs("<section>\n<h2>What the gate loss looks at</h2>\n<p class=\"how\">Left: the weight of a pair's error, largest "
-          "where α lies near the finish β. Right: the decision loss of a gate that says 0.5: it pays where it stands on "
-          "the other side of β than the oracle. These are the same for every model.</p>\n<div class=\"two\">\n",
-          page);
-    if (put_image(a, page, "spotlight_weight", "spotlight weight over alpha and beta", "", " natural", error)) return -1;
+    fputs(
+        "<section>\n<h2>What the gate loss looks at</h2>\n<p class=\"how\">Left: the weight of a pair's error, largest "
+        "where α lies near the finish β. Right: the decision loss of a gate that says 0.5: it pays where it stands on "
+        "the other side of β than the oracle. These are the same for every model.</p>\n<div class=\"two\">\n",
+        page);
+    if (put_image(a, page, "spotlight_weight", "spotlight weight over alpha and beta", "", " natural", error))
+        return -1;
     if (put_image(a, page, "spotlight_loss", "decision loss over alpha and beta", "", " natural", error)) return -1;
     fputs("</div>\n</section>\n", page);
     return 0;
@@ -304,12 +320,14 @@ static int put_curves(album *a, FILE *page, text_error *error) {
     int any = 0;
     for (int i = 0; curves_name(i); i++) any |= album_has(a, curves_name(i));
     if (!any) return 0;
-    fputs("<section>\n<h2>Training</h2>\n<p class=\"how\">Where train accuracy rises and dev accuracy does not, either the "
+    fputs("<section>\n<h2>Training</h2>\n<p class=\"how\">Where train accuracy rises and dev accuracy does not, either "
+          "the "
           "oracle's labels tell the answer while γ mixes them in, or the rows are learnt by heart.</p>\n<div "
           "class=\"two\">\n",
           page);
     for (int i = 0; curves_name(i); i++)
-        if (album_has(a, curves_name(i)) && put_image(a, page, curves_name(i), curves_name(i), "", "", error)) return -1;
+        if (album_has(a, curves_name(i)) && put_image(a, page, curves_name(i), curves_name(i), "", "", error))
+            return -1;
     fputs("</div>\n</section>\n", page);
     return 0;
 }
@@ -334,11 +352,12 @@ int page_write(album *a, const view *v, const page_options *options, text_error 
     if (put_means(a, page, v, error) || put_finishes(a, page, v, options, error) || put_sample(a, page, v, error) ||
         put_sheets(a, page, v, error) || put_spotlight(a, page, error) || put_curves(a, page, error))
         return -1;
-    fputs("<footer>Drawn by dea.h " DEA_VERSION ". The numbers of every picture stand beside it as TSV. Scales: viridis "
-          "for what starts at 0; dark blue, grey, light yellow for what has a sign; both grow lighter all along, so they "
-          "hold in grey print and for colour-blind readers.</footer>\n</main>\n"
-          "<script type=\"application/json\" id=\"data\">",
-          page);
+    fputs(
+        "<footer>Drawn by dea.h " DEA_VERSION ". The numbers of every picture stand beside it as TSV. Scales: viridis "
+        "for what starts at 0; dark blue, grey, light yellow for what has a sign; both grow lighter all along, so they "
+        "hold in grey print and for colour-blind readers.</footer>\n</main>\n"
+        "<script type=\"application/json\" id=\"data\">",
+        page);
     if (put_data(page, v, options, first, count, error)) return -1;
     fputs("</script>\n<script>\n", page);
     page_script(page);

@@ -18,7 +18,7 @@ typedef struct page_options {
     size_t budget;              /* layers beyond it are not in the pickers, and the page says so */
     const photo_finish *finish; /* the album's photo-finishes, in order */
     size_t finishes;
-    const char *note;           /* one line on top; NULL: none */
+    const char *note; /* one line on top; NULL: none */
 } page_options;
 
 /* Writes the album's page, which must be drawn. 0, or -1 with a message. */

@@ -2,7 +2,8 @@
 
 #include <stddef.h>
 
-/* clang-format off: one line a line */
+/* One string a line of the file. */
+/* clang-format off */
 static const char *const style[] = {
     ":root { color-scheme: light; --ink: #222; --soft: #5a5a5a; --line: #ddd; --target: #d55e00; --distractor: #0072b2; }",
     "* { box-sizing: border-box; }",
@@ -17,7 +18,8 @@ static const char *const style[] = {
     ".note { border-left: 4px solid var(--distractor); padding: 6px 10px; background: #e8f1f8; }",
     "figure { margin: 8px 0; }",
     ".scroll { overflow-x: auto; }",
-    ".scroll img, .scroll > svg { display: block; width: 100%; min-width: 580px; max-width: 900px; height: auto; }",
+    ".scroll img, .scroll > svg { display: block; width: 100%; max-width: 900px; height: auto; }",
+    ".scroll.wide img, .scroll.wide > svg { min-width: 580px; }",
     ".scroll.natural img, .scroll.natural > svg { width: auto; max-width: 100%; min-width: 0; }",
     ".two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 4px 18px; }",
     ".two > * { min-width: 0; }",

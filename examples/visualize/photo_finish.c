@@ -17,12 +17,9 @@ typedef struct finish_lines {
 
 static finish_lines lines_of(const view *v, int layer, int head, int query) {
     const size_t row = (size_t)query * (size_t)v->tokens;
-    const finish_lines l = {view_head(v, VIEW_E0, layer, head) + row,
-                     view_head(v, VIEW_E1, layer, head) + row,
-                     view_head(v, VIEW_S, layer, head) + row,
-                     view_head(v, VIEW_ALPHA_HAT, layer, head) + row,
-                     v->alpha ? v->alpha + row : NULL,
-                     v->tokens};
+    const finish_lines l = {view_head(v, VIEW_E0, layer, head) + row, view_head(v, VIEW_E1, layer, head) + row,
+                            view_head(v, VIEW_S, layer, head) + row,  view_head(v, VIEW_ALPHA_HAT, layer, head) + row,
+                            v->alpha ? v->alpha + row : NULL,         v->tokens};
     return l;
 }
 
@@ -184,8 +181,8 @@ int photo_add(album *a, const view *v, const photo_finish *f, size_t rank, text_
                                  {f->alpha_hat, "α̂", hat_name, COLOUR_PURPLE},
                                  {f->alpha, "α", alpha_name, COLOUR_GREEN}};
     char title[320], name[24];
-    snprintf(title, sizeof title, "Layer %d, head %d, query %d “%s”: keys %d and %d", f->layer, f->head,
-             f->query, query, f->target, f->distractor);
+    snprintf(title, sizeof title, "Layer %d, head %d, query %d “%s”: keys %d and %d", f->layer, f->head, f->query,
+             query, f->target, f->distractor);
     const figure_plot plot = {
         .title = title,
         .x_label = "α: 0 is looks-like alone, 1 works-like alone",

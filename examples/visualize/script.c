@@ -8,10 +8,7 @@
 
 #define FONT "DejaVu Sans"
 
-enum {
-    PLOT_WIDTH = 720, PLOT_HEIGHT = 460, PLOT_FONT = 12,
-    BAR_WIDTH = 18
-};
+enum { PLOT_WIDTH = 720, PLOT_HEIGHT = 460, PLOT_FONT = 14, BAR_WIDTH = 18 };
 
 typedef struct canvas {
     int width, height, font;
@@ -23,7 +20,8 @@ void script_begin(FILE *script) {
 
 static void open_picture(FILE *script, canvas size, const char *ending, int number) {
     fprintf(script,
-            "reset\nset terminal %s noenhanced size %d,%d font '" FONT ",%d' background '#ffffff'\nset output '%d.%s'\n",
+            "reset\nset terminal %s noenhanced size %d,%d font '" FONT
+            ",%d' background '#ffffff'\nset output '%d.%s'\n",
             ending[0] == 'p' ? "pngcairo" : "svg", size.width, size.height,
             ending[0] == 'p' ? size.font : size.font * 4 / 3, number, ending); /* points and pixels */
 }
@@ -94,10 +92,11 @@ static void write_cells(FILE *script, const figure_grid *grid, int number, size_
     const double dx = (x_high - x_low) / columns, dy = (y_high - y_low) / rows;
     fprintf(script, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", x_low, x_high, grid->upward ? y_low : y_high,
             grid->upward ? y_high : y_low);
-    fprintf(script,
-            "plot '%d.bin' binary skip=%zu array=(%d,%d) dx=%.9g dy=%.9g origin=(%.9g,%.9g) format='%%float' with image "
-            "notitle\n",
-            number, skip_cells * sizeof(float), columns, rows, dx, dy, x_low + dx / 2, y_low + dy / 2);
+    fprintf(
+        script,
+        "plot '%d.bin' binary skip=%zu array=(%d,%d) dx=%.9g dy=%.9g origin=(%.9g,%.9g) format='%%float' with image "
+        "notitle\n",
+        number, skip_cells * sizeof(float), columns, rows, dx, dy, x_low + dx / 2, y_low + dy / 2);
 }
 
 static void write_numbers(FILE *script, const figure_grid *grid) {
@@ -117,7 +116,8 @@ static int grid_side(int cells) {
 }
 
 static void draw_grid(FILE *script, const figure_grid *grid, int number, const char *ending) {
-    int width = grid->column_name ? grid_side(grid->columns) : 440, height = grid->row_name ? grid_side(grid->rows) : 440;
+    int width = grid->column_name ? grid_side(grid->columns) : 440,
+        height = grid->row_name ? grid_side(grid->rows) : 440;
     if (grid->numbers) {
         width = grid->columns * 56;
         height = grid->rows * 44;
@@ -220,11 +220,13 @@ static void draw_plot(FILE *script, const figure_plot *plot, int number, const c
     open_picture(script, size, ending, number);
     set_text(script, "title", plot->title, "");
     set_text(script, "xlabel", plot->x_label, " offset 0,0.2");
+    if (plot->y_high >= 10000) fputs("set format y '%.3s%c'\n", script); /* 25k: no room for more */
     set_label(script, plot->y_label, 16.0 / size.width, 0.61, " rotate by 90");
     fprintf(script, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", plot->x_low, plot->x_high, plot->y_low,
             plot->y_high);
     fputs("set border 3 linecolor rgb '#555555'\nset tics nomirror\nset grid front linecolor rgb '#cccccc' linewidth "
-          "0.5\nset tmargin at screen 0.89\nset bmargin at screen 0.33\nset lmargin at screen 0.11\nset rmargin at screen 0.97\n"
+          "0.5\nset tmargin at screen 0.89\nset bmargin at screen 0.33\nset lmargin at screen 0.11\nset rmargin at "
+          "screen 0.97\n"
           "set key at screen 0.05,0.18 left top vertical maxrows 3 Left reverse samplen 2.5\n",
           script);
     for (size_t b = 0; b < plot->band_count; b++) {
@@ -242,9 +244,11 @@ static void draw_plot(FILE *script, const figure_plot *plot, int number, const c
     }
     for (size_t m = 0; m < plot->mark_count; m++) {
         const figure_mark *mark = &plot->mark[m];
-        fprintf(script, "set arrow from first %.9g, graph 0 to first %.9g, graph 1 nohead front linewidth 2 dashtype %zu linecolor "
-                        "rgb '#%06X'\nset label ",
-                mark->x, mark->x, m % 4 + 2, (unsigned)mark->colour);
+        fprintf(
+            script,
+            "set arrow from first %.9g, graph 0 to first %.9g, graph 1 nohead front linewidth 2 dashtype %zu linecolor "
+            "rgb '#%06X'\nset label ",
+            mark->x, mark->x, m % 4 + 2, (unsigned)mark->colour);
         escape_gnuplot(script, mark->symbol, ESCAPE_STRING);
         fprintf(script, " at first %.9g, graph %.3f left offset 0.5,0 front textcolor rgb '#%06X'\n", mark->x,
                 0.05 + 0.07 * (double)m, (unsigned)mark->colour);

@@ -81,7 +81,10 @@ static void put_bar(FILE *file, const figure_grid *grid, box at) {
     for (int i = 0; i < 3; i++) {
         const double value = grid->low + (grid->high - grid->low) * i / 2;
         if (across)
-            put_number(file, at.x + at.width * i / 2, at.y + at.height + 12, i == 0 ? "start" : i == 1 ? "middle" : "end",
+            put_number(file, at.x + at.width * i / 2, at.y + at.height + 12,
+                       i == 0   ? "start"
+                       : i == 1 ? "middle"
+                                : "end",
                        "", value);
         else
             put_number(file, at.x + at.width + 4, at.y + at.height * (2 - i) / 2 + 4, "start", "", value);
@@ -122,8 +125,13 @@ static double clamp(double value, double low, double high) {
 }
 
 void svg_grid(FILE *file, const figure_grid *grid) {
-    const box at = {120, 36, grid->numbers ? clamp(grid->columns * 56, 260, 2000) : grid->column_name ? clamp(grid->columns * 11, 440, 900) : 440,
-                    grid->numbers ? clamp(grid->rows * 44, 60, 4000) : grid->row_name ? clamp(grid->rows * 11, 440, 900) : 440};
+    const box at = {120, 36,
+                    grid->numbers       ? clamp(grid->columns * 56, 260, 2000)
+                    : grid->column_name ? clamp(grid->columns * 11, 440, 900)
+                                        : 440,
+                    grid->numbers    ? clamp(grid->rows * 44, 60, 4000)
+                    : grid->row_name ? clamp(grid->rows * 11, 440, 900)
+                                     : 440};
     open_svg(file, at.x + at.width + 110, at.y + at.height + (grid->numbers ? 48 : 118), 10, grid->title);
     put_text(file, at.x + at.width / 2, 22, "middle", " font-size=\"13\"", grid->title);
     put_cells(file, grid, at);
@@ -192,7 +200,9 @@ static void put_axes(FILE *file, const frame *f) {
 static void put_series(FILE *file, const frame *f, const figure_series *series) {
     const char *const stroke = series->style == FIGURE_LINE ? "2.5" : "0.8";
     const int line = series->style == FIGURE_LINE || series->style == FIGURE_FAINT;
-    if (line) fprintf(file, "<path fill=\"none\" stroke=\"#%06x\" stroke-width=\"%s\" d=\"M", (unsigned)series->colour, stroke);
+    if (line)
+        fprintf(file, "<path fill=\"none\" stroke=\"#%06x\" stroke-width=\"%s\" d=\"M", (unsigned)series->colour,
+                stroke);
     if (!line) fprintf(file, "<g fill=\"#%06x\">\n", (unsigned)series->colour);
     int drawn = 0;
     for (size_t i = 0; i < series->count; i++) {
@@ -213,8 +223,10 @@ static void put_series(FILE *file, const frame *f, const figure_series *series) 
 
 /* The legend, two entries a line. */
 static void put_legend(FILE *file, const frame *f, size_t entry, uint32_t colour, const char *name) {
-    const double x = f->at.x + (double)(entry % 2) * f->at.width / 2, y = f->at.y + f->at.height + 60 + 18 * (double)(entry / 2);
-    fprintf(file, "<rect x=\"%.6g\" y=\"%.6g\" width=\"18\" height=\"4\" fill=\"#%06x\"/>\n", x, y - 6, (unsigned)colour);
+    const double x = f->at.x + (double)(entry % 2) * f->at.width / 2,
+                 y = f->at.y + f->at.height + 60 + 18 * (double)(entry / 2);
+    fprintf(file, "<rect x=\"%.6g\" y=\"%.6g\" width=\"18\" height=\"4\" fill=\"#%06x\"/>\n", x, y - 6,
+            (unsigned)colour);
     put_text(file, x + 24, y, "start", "", name);
 }
 

@@ -11,22 +11,23 @@
 typedef enum view_map { VIEW_E0, VIEW_E1, VIEW_S, VIEW_ALPHA_HAT, VIEW_ATTENTION, VIEW_MAPS } view_map;
 
 typedef struct view {
-    const char *model;               /* one line about the model; NULL: none */
+    const char *model;                /* one line about the model; NULL: none */
     const char *premise, *hypothesis; /* as the user gave them; NULL: none */
     int layers, heads, tokens;
     const char *const *token; /* [tokens] any bytes */
     const int *segment;       /* [tokens] 0: premise, 1: hypothesis; NULL: all premise */
-    const float *map[VIEW_MAPS]; /* each [layers, heads, tokens, tokens], query by key; NaN: the query does not see the key */
-    const float *alpha; /* [tokens, tokens] oracle labels, NaN: none; NULL: no labels */
-    int classes;        /* 0: no class head */
+    const float
+        *map[VIEW_MAPS]; /* each [layers, heads, tokens, tokens], query by key; NaN: the query does not see the key */
+    const float *alpha;  /* [tokens, tokens] oracle labels, NaN: none; NULL: no labels */
+    int classes;         /* 0: no class head */
     const char *const *class_name; /* [classes] */
     const double *probability;     /* [classes] */
     int label;                     /* the true class, -1: unknown */
     /* The sample: oracle alpha and the alpha-hat the model gave, one of each a labelled pair. */
     size_t samples;
     const double *sample_alpha, *sample_alpha_hat; /* [samples] */
-    const char *sample_text;      /* one line about the sample; NULL: none */
-    const double *mean_alpha_hat; /* [layers, heads], over the sample; NULL: taken from the sentence */
+    const char *sample_text;                       /* one line about the sample; NULL: none */
+    const double *mean_alpha_hat;                  /* [layers, heads], over the sample; NULL: taken from the sentence */
 } view;
 
 typedef struct view_map_info {
