@@ -129,11 +129,14 @@ void report_start(report *r, const char *preset, const char *data, const char *t
 
 /* ---- steps */
 
+/* Not so for a source that still waits for another. */
+static int takes_part(const feed_source *s) { return s->state.stage_steps > 0 || s->state.stage > (s->plan.first > 1 ? s->plan.first : 1); }
+
 /* "babi18 3/4 85%" for every source that takes part. */
 static void print_stages(const trainer *t) {
     for (int i = 0; i < t->feed.count; i++) {
         const feed_source *s = &t->feed.source[i];
-        if (s->plan.kind == FEED_TEXT || s->state.stage_steps == 0) continue;
+        if (s->plan.kind == FEED_TEXT || !takes_part(s)) continue;
         if (s->plan.kind == FEED_FRESH)
             printf(" %s %d/%d%s %.0f%%", s->plan.name, s->state.stage, s->stages, s->state.done ? " done" : "", 100 * s->state.accuracy);
         else printf(" %s %.0f%%", s->plan.name, 100 * s->state.accuracy);
@@ -145,7 +148,7 @@ static double train_accuracy(const trainer *t) {
     int count = 0;
     for (int i = 0; i < t->feed.count; i++) {
         const feed_source *s = &t->feed.source[i];
-        if (s->plan.kind == FEED_TEXT || s->state.stage_steps == 0) continue;
+        if (s->plan.kind == FEED_TEXT || !takes_part(s)) continue;
         sum += s->state.accuracy;
         count++;
     }
