@@ -58,7 +58,7 @@ static char *run_json(const trainer *t, const char *preset, const char *data, co
     return printed;
 }
 
-enum { OWN_PAIRS = 6 };
+enum { OWN_PAIRS = 7 };
 
 static int save(const trainer *t, const char *path, const char *preset, const checkpoint_part *parts, int part_count,
                 const char *run, text_error *error) {
@@ -75,6 +75,7 @@ static int save(const trainer *t, const char *path, const char *preset, const ch
     pairs[count++] = (checkpoint_pair){"oracle", t->config.oracle[0] ? t->config.oracle : "none"};
     pairs[count++] = (checkpoint_pair){"oracle_seed", seed};
     pairs[count++] = (checkpoint_pair){"sources", sources};
+    pairs[count++] = (checkpoint_pair){"gate_loss", t->config.gate_loss ? "1" : "0"};
     pairs[count++] = run ? (checkpoint_pair){"run", run} : (checkpoint_pair){"best_dev_accuracy", accuracy};
     const int result = checkpoint_save(path, parts, part_count, pairs, count, NULL, error);
     free(config_json);
