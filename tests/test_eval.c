@@ -638,7 +638,7 @@ static void test_compare(void **state) {
     assert_non_null(strstr(page, "72.0 +-6.6*"));
     assert_non_null(strstr(page, "kinship             50.0 +-0.0       50.0 +-0.0\n"));
     assert_non_null(strstr(page, "alpha MAE        0.125 +-0.000                -\n"));
-    assert_non_null(strstr(page, "side close                -                -\n"));
+    assert_non_null(strstr(page, "side close                   -                -\n"));
     assert_non_null(strstr(page, "other: 1 of 4 runs are not there"));
     free(page);
     assert_int_equal(compare((const char *const[]){"--markdown", base, NULL}), 0);
