@@ -2226,7 +2226,8 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
         DEA__EACH y[v] = y[v] - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
         if (any) {
-            DEA__EACH x[v] = dea__largest(x[v] - shift, low);
+            DEA__EACH x[v] = dea__pick((dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0)), x[v] - shift, low);
+            DEA__EACH x[v] = dea__largest(x[v], low);
         }
         dea__exp2s(step, x);
         if (any) {
@@ -3041,6 +3042,17 @@ static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea
             /* mean(dEt o Et) s/sigma; s/sigma as 1 + eps/sigma, which does not cancel */
             c0[r] = sigma0 == 0 ? 0 : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
             c1[r] = sigma1 == 0 ? 0 : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
+            if (m->sees[r] == 2) { /* nothing but the share of 1e-5 is left; rounding would drown the difference */
+                const dea_real left0 = (dea_real)DEA_SIGMA_EPS / (sigma0 + (dea_real)DEA_SIGMA_EPS),
+                               left1 = (dea_real)DEA_SIGMA_EPS / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+                for (int j = 0; j < 2; j++) {
+                    m->dmap[r * DEA__TILE + j] *= left0;
+                    m->dmap[(rows + r) * DEA__TILE + j] *= left1;
+                }
+                mean0[r] *= left0;
+                mean1[r] *= left1;
+                c0[r] = c1[r] = 0;
+            }
         }
         for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
             const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
@@ -3756,10 +3768,10 @@ static void dea__gate_photo(const dea_real *distance_, const dea_real *beta_, de
 /* The m-th smallest of the n distances of a row, found by halving [0, 1]; *ties gets how many at exactly that distance count.
  * 1 if there are no more than m valid ones: then all count. Distances are in [0, 1], or DEA__REAL_MAX. */
 static dea_real dea__gate_nearest(const dea_real *row, dea__idx tile, dea__idx n, dea__idx m, dea__idx *ties) {
-    dea_real below = -1, above = 1; /* fewer than m distances are <= below; at least m are <= above, the first time round aside */
-    for (;;) {
+    dea_real below = -1, above = 1; /* fewer than m distances are <= below; more than m are <= above */
+    for (int first = 1;; first = 0) {
         const dea_real middle = below + (above - below) / 2;
-        const dea_real probe = below < 0 || middle <= below || middle >= above ? above : middle;
+        const dea_real probe = first || middle <= below || middle >= above ? above : middle;
         dea__idx count = 0, at_largest = 0;
         dea_real largest = -1; /* of those <= probe */
         for (dea__idx j = 0; j < n; j++) {
@@ -3769,11 +3781,10 @@ static dea_real dea__gate_nearest(const dea_real *row, dea__idx tile, dea__idx n
             if (x > largest) largest = x, at_largest = 0;
             at_largest += x == largest;
         }
-        if (below < 0 && count <= m) {
+        if (first && count <= m) {
             *ties = n;
             return 1;
         }
-        if (below < 0) below = -DEA__REAL_MIN;
         if (count >= m && count - at_largest < m) {
             *ties = m - (count - at_largest);
             return largest;

@@ -174,7 +174,9 @@ static int add_fresh(const drawing *d, int source, rng *r, uint64_t index) {
     const int stage = draw_stage(d->f, s, r);
     data_story *story = &d->f->story;
     data_stream_story(&s->stream[stage - 1], (uint64_t)d->step, index, story);
-    for (int i = 0; i < story->n; i++)
+    const int pairs = story->n / 2, taken = d->f->story_pairs && d->f->story_pairs < pairs ? d->f->story_pairs : pairs;
+    const int begin = taken < pairs ? (int)rng_below(r, (uint32_t)(pairs - taken + 1)) : 0;
+    for (int i = 2 * begin; i < 2 * (begin + taken); i++)
         if (add_row(d, &story->rows[i], source * FEED_STAGES + stage - 1)) return -1;
     return 0;
 }

@@ -52,6 +52,7 @@ typedef struct feed {
     uint64_t seed;
     const rows *stored;     /* the caller's; sources refer to its rows of split train */
     const rows *text;       /* paragraphs in `premise` */
+    int story_pairs;        /* fresh: pairs of hypotheses taken from a story, drawn anew each time; 0: all */
     double rest;            /* factor on the weight of a fresh source that is done: 0.35 */
     double earlier;         /* share of each earlier stage: 0.12 */
     encoded_pair pair;

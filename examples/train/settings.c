@@ -56,6 +56,9 @@ static const setting table[] = {
     {"dev-stories", INTEGER, AT(dev_stories), 0, 1 << 20},
     {"vocab-min-count", INTEGER, AT(vocab_min_count), 1, 1 << 20},
     {"vocab-pieces", INTEGER, AT(vocab_pieces), 0, 1 << 20},
+    {"story-pairs", INTEGER, AT(story_pairs), 0, 16},
+    {"rest", REAL, AT(rest), 0, 1},
+    {"earlier", REAL, AT(earlier), 0, 1},
     {"stored-weight", REAL, AT(stored_weight), 1e-6, 1e6},
 };
 
@@ -203,6 +206,8 @@ static trainer_config paper(void) {
                         .dev_stories = 100,
                         .vocab_min_count = 2,
                         .vocab_pieces = 2000,
+                        .rest = 0.35,
+                        .earlier = 0.12,
                         .stored_weight = 0.5};
     return c;
 }

@@ -176,6 +176,9 @@ int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary
         t->has_labels = !result;
     }
     if (!result) result = feed_open(&t->feed, config->plan, config->plans, stored, text, config->seed, error);
+    t->feed.story_pairs = config->story_pairs;
+    t->feed.rest = config->rest;
+    t->feed.earlier = config->earlier;
     if (!result) result = open_model(t, error);
     if (!result) result = make_lanes(t, error);
     if (!result) result = make_dev(t, error);

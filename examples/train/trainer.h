@@ -37,6 +37,8 @@ typedef struct trainer_config {
     int patience;                /* evaluations without a better dev accuracy that end the run; 0: never */
     int dev_stories;             /* of each fresh source that the data has no dev rows of */
     int vocab_min_count, vocab_pieces; /* see wordpiece_options */
+    int story_pairs;             /* see feed */
+    double rest, earlier;        /* see feed */
     double stored_weight;        /* of each source of the data that is not drawn fresh */
 } trainer_config;
 
