@@ -712,7 +712,7 @@ static void save_for_ever(const checkpoint_part *weights, size_t count, int firs
 
 static void test_kill_at_any_moment(void **state) {
     (void)state;
-    enum { KILLS = 50, WIDTH = 400 };
+    enum { KILLS = 50, WIDTH = 256 };
     text_error error = {""};
     dea_tensor tensor[2];
     dea_table two = dea_table_init(tensor, 2);
@@ -732,10 +732,11 @@ static void test_kill_at_any_moment(void **state) {
         assert_true(child >= 0);
         if (child == 0) save_for_ever(&weights, two.elements, last + 1, ends[1]);
         close(ends[1]);
-        const struct timespec wait = {0, 1000000L + 1000L * (long)rng_below(&draws, 25000)};
+        int status, reported = last;
+        if (kill_number % 2 == 0) assert_int_equal(read(ends[0], &reported, sizeof reported), sizeof reported); /* a slow machine saves too */
+        const struct timespec wait = {0, 1000000L + 1000L * (long)rng_below(&draws, 12000)};
         nanosleep(&wait, NULL);
         kill(child, SIGKILL);
-        int status, reported = last;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         while (read(ends[0], &step, sizeof step) == (ssize_t)sizeof step) reported = step;
@@ -756,7 +757,7 @@ static void test_kill_at_any_moment(void **state) {
         last = (int)there;
     }
     print_message("%d kills, %d of them in the middle of a write, %d saves\n", KILLS, torn, saves);
-    assert_true(saves > 0 && torn > 0);
+    assert_true(saves >= KILLS / 2 && torn > 0);
     free(data);
 }
 

@@ -262,38 +262,47 @@ static int bad_value(const checkpoint *c, const char *key, const char *value, co
                      text_excerpt(value, strlen(value), shown), wanted);
 }
 
+/* The value of a key that holds only the characters allowed, and one at least: strtod and its kin let blanks, "inf" and more
+ * pass. NULL with a message; errno is 0 otherwise. */
+static const char *need_number(const checkpoint *c, const char *key, const char *allowed, const char *wanted, text_error *error) {
+    const char *text = checkpoint_need(c, key, error);
+    if (text && (!*text || strspn(text, allowed) != strlen(text))) {
+        bad_value(c, key, text, wanted, error);
+        return NULL;
+    }
+    errno = 0;
+    return text;
+}
+
 int checkpoint_need_integer(const checkpoint *c, const char *key, int64_t low, int64_t high, int64_t *value,
                             text_error *error) {
-    const char *text = checkpoint_need(c, key, error);
+    static const char wanted[] = "a whole number of the expected range";
+    const char *text = need_number(c, key, "-0123456789", wanted, error);
     if (!text) return -1;
     char *end;
-    errno = 0;
     const long long number = strtoll(text, &end, 10);
-    if (errno || *end || strspn(text, "-0123456789") != strlen(text) || end == text || number < low || number > high)
-        return bad_value(c, key, text, "a whole number of the expected range", error);
+    if (errno || *end || number < low || number > high) return bad_value(c, key, text, wanted, error);
     *value = number;
     return 0;
 }
 
 int checkpoint_need_unsigned(const checkpoint *c, const char *key, uint64_t *value, text_error *error) {
-    const char *text = checkpoint_need(c, key, error);
+    static const char wanted[] = "a whole number from 0 to 2^64 - 1";
+    const char *text = need_number(c, key, "0123456789", wanted, error);
     if (!text) return -1;
-    char *end;
-    errno = 0;
-    const unsigned long long number = strtoull(text, &end, 10);
-    if (errno || *end || strspn(text, "0123456789") != strlen(text) || end == text)
-        return bad_value(c, key, text, "a whole number from 0 to 2^64 - 1", error);
+    const unsigned long long number = strtoull(text, NULL, 10);
+    if (errno) return bad_value(c, key, text, wanted, error);
     *value = number;
     return 0;
 }
 
 int checkpoint_need_real(const checkpoint *c, const char *key, double *value, text_error *error) {
-    const char *text = checkpoint_need(c, key, error);
+    static const char wanted[] = "a finite number";
+    const char *text = need_number(c, key, "+-.0123456789eE", wanted, error);
     if (!text) return -1;
     char *end;
     const double number = strtod(text, &end);
-    if (*end || end == text || strspn(text, "+-.0123456789eE") != strlen(text) || !isfinite(number))
-        return bad_value(c, key, text, "a finite number", error);
+    if (*end || !isfinite(number)) return bad_value(c, key, text, wanted, error);
     *value = number;
     return 0;
 }
