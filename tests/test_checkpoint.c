@@ -446,7 +446,7 @@ static void test_mutated_headers(void **state) {
     const size_t header = 8 + (sound[0] | (size_t)sound[1] << 8);
     rng draws = {2024, 0};
     int opened = 0, refused = 0;
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < 8000; round++) {
         size_t length = size;
         memcpy(bytes, sound, size);
         const int changes = 1 + (int)rng_below(&draws, 3);
@@ -484,8 +484,8 @@ static void test_mutated_headers(void **state) {
                 for (size_t j = 0; j < tensors[i].count; j++) assert_true(isfinite(loaded[tensors[i].offset + j]));
         }
     }
-    print_message("20,000 mutants: %d refused, %d still whole (metadata or blanks changed)\n", refused, opened);
-    assert_true(refused > 10000 && opened > 0);
+    print_message("8,000 mutants: %d refused, %d still whole (metadata or blanks changed)\n", refused, opened);
+    assert_true(refused > 4000 && opened > 0);
     free(bytes);
     free(sound);
 }

@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -600,8 +601,14 @@ static void test_bad_inputs(void **state) {
 static void test_interruption(void **state) {
     (void)state;
     const pid_t child = start((const char *const[]){"--ckpt", ckpt, "--json", json, "--predictions", predictions, NULL});
-    const struct timespec wait = {0, 150000000}; /* in the middle of making the data set */
-    nanosleep(&wait, NULL);
+    /* Its outputs are opened, so it is about to make the data set, which takes a while. */
+    char pattern[96];
+    snprintf(pattern, sizeof pattern, "%s/p.tsv.*", folder);
+    glob_t found = {0};
+    const struct timespec wait = {0, 5000000};
+    for (int i = 0; i < 4000 && glob(pattern, 0, NULL, &found) == GLOB_NOMATCH; i++) nanosleep(&wait, NULL);
+    assert_int_equal(found.gl_pathc, 1);
+    globfree(&found);
     kill(child, SIGINT);
     assert_int_equal(finish(child), 130);
     assert_nothing_written();

@@ -144,6 +144,7 @@ static void print_alpha(FILE *to, const report *r) {
                  "   %5.1f%%");
     print_finishes(to, &s->sides);
     print_bands(to, &r->alpha.bands);
+    fprintf(to, "  A constant has no correlation. The best one knows the answers' distribution; a gate that is worth having is better than it.\n");
 }
 
 static void print_heads(FILE *to, const char *title, const scores *s, const double *value) {
