@@ -135,6 +135,8 @@ static void print_alpha(FILE *to, const report *r) {
         fprintf(to, "\nalpha-hat was not measured: %s\n", r->oracle ? "the oracle has no label for any of these rows" : "--oracle none");
         return;
     }
+    const char *gate_loss = checkpoint_get(r->model->file, "gate_loss");
+    if (gate_loss && strcmp(gate_loss, "0") == 0) fprintf(to, "\nNo label taught this model's gate (--no-gate-loss): what follows shows where chance has left it.\n");
     fprintf(to, "\nalpha-hat against oracle '%s'       model  constant   (the best one there is, chosen with hindsight)\n", r->oracle);
     print_figure(to, "MAE of label blocks", r->alpha.mae, r->alpha.constant_mae, "   %6.3f");
     print_figure(to, "MAE cell by cell, all heads", s->cell_mae, NAN, "   %6.3f");
