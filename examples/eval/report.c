@@ -106,10 +106,19 @@ static void print_bands(FILE *to, const metrics_bands *bands) {
     }
 }
 
-static void print_figure(FILE *to, const char *name, double value, double constant, const char *format) {
+/* A figure and a constant's: a share as a percentage, anything else to three decimals, "-" for none. */
+typedef enum figure_form { FORM_SHARE, FORM_NUMBER } figure_form;
+
+static void print_value(FILE *to, double value, figure_form form) {
+    if (isnan(value)) fprintf(to, "        -");
+    else if (form == FORM_SHARE) fprintf(to, "   %5.1f%%", 100 * value);
+    else fprintf(to, "   %6.3f", value);
+}
+
+static void print_figure(FILE *to, const char *name, double value, double constant, figure_form form) {
     fprintf(to, "  %-34s", name);
-    fprintf(to, isnan(value) ? "        -" : format, value);
-    fprintf(to, isnan(constant) ? "        -" : format, constant);
+    print_value(to, value, form);
+    print_value(to, constant, form);
     fprintf(to, "\n");
 }
 
@@ -120,9 +129,9 @@ static void print_finishes(FILE *to, const metrics_sides *sides) {
     }
     char name[64];
     snprintf(name, sizeof name, "side of beta, %lld finishes", (long long)sides->all.count);
-    print_figure(to, name, 100 * metrics_side_accuracy(&sides->all), 100 * metrics_side_constant(&sides->all), "   %5.1f%%");
+    print_figure(to, name, metrics_side_accuracy(&sides->all), metrics_side_constant(&sides->all), FORM_SHARE);
     snprintf(name, sizeof name, "  |alpha - beta| < 0.1, %lld", (long long)sides->close.count);
-    print_figure(to, name, 100 * metrics_side_accuracy(&sides->close), 100 * metrics_side_constant(&sides->close), "   %5.1f%%");
+    print_figure(to, name, metrics_side_accuracy(&sides->close), metrics_side_constant(&sides->close), FORM_SHARE);
 }
 
 static void print_alpha(FILE *to, const report *r) {
@@ -138,12 +147,12 @@ static void print_alpha(FILE *to, const report *r) {
     const char *gate_loss = checkpoint_get(r->model->file, "gate_loss");
     if (gate_loss && strcmp(gate_loss, "0") == 0) fprintf(to, "\nNo label taught this model's gate (--no-gate-loss): what follows shows where chance has left it.\n");
     fprintf(to, "\nalpha-hat against oracle '%s'       model  constant   (the best one there is, chosen with hindsight)\n", r->oracle);
-    print_figure(to, "MAE of label blocks", r->alpha.mae, r->alpha.constant_mae, "   %6.3f");
-    print_figure(to, "MAE cell by cell, all heads", s->cell_mae, NAN, "   %6.3f");
-    print_figure(to, "Pearson", r->alpha.pearson, NAN, "   %6.3f");
-    print_figure(to, "Spearman", r->alpha.spearman, NAN, "   %6.3f");
-    print_figure(to, "band agreement", percent(r->alpha.bands.agreed, r->alpha.bands.count), percent(r->alpha.bands.constant, r->alpha.bands.count),
-                 "   %5.1f%%");
+    print_figure(to, "MAE of label blocks", r->alpha.mae, r->alpha.constant_mae, FORM_NUMBER);
+    print_figure(to, "MAE cell by cell, all heads", s->cell_mae, NAN, FORM_NUMBER);
+    print_figure(to, "Pearson", r->alpha.pearson, NAN, FORM_NUMBER);
+    print_figure(to, "Spearman", r->alpha.spearman, NAN, FORM_NUMBER);
+    print_figure(to, "band agreement", (double)r->alpha.bands.agreed / (double)r->alpha.bands.count,
+                 (double)r->alpha.bands.constant / (double)r->alpha.bands.count, FORM_SHARE);
     print_finishes(to, &s->sides);
     print_bands(to, &r->alpha.bands);
     fprintf(to, "  A constant has no correlation. The best one knows the answers' distribution; a gate that is worth having is better than it.\n");
