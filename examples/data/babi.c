@@ -314,7 +314,8 @@ static const char *const containers[CONTAINERS] = {"box",    "chest", "suitcase"
 static const char *const describe18[] = {
     "one fact and a question on it",
     "three facts on six things; a question on one of them",
-    "a chain of four facts on five things, one- and two-step questions on the inner three; counts tell nothing here either",
+    "a chain of three facts on four things, a question on the inner two; counts tell nothing from here on",
+    "a chain of four facts on five things, one- and two-step questions on the inner three",
     "the full story: 5-8 facts, a two-step question; counting who is bigger how often tells nothing",
 };
 
@@ -392,11 +393,11 @@ static int tell_stage(int stage, rng *r, sizes *z, int *large, int *small) {
     } else if (stage == 2) { /* three pairs of neighbours, the first one is asked about; no order between the pairs */
         z->n = 6;
         for (int i = 0; i < 6; i += 2) tell(z, i, i + 1);
-    } else if (stage == 3) {
-        z->n = 5; /* whoever is asked about is told to be bigger once and smaller once */
-        for (int i = 0; i < 4; i++) tell(z, i, i + 1);
-        steps = 1 + rng_coin(r);
-        *large = steps == 2 ? 1 : between(r, 1, 2);
+    } else if (stage <= 4) { /* whoever is asked about is told to be bigger once and smaller once */
+        z->n = stage + 1;
+        for (int i = 0; i < stage; i++) tell(z, i, i + 1);
+        steps = stage == 3 ? 1 : 1 + rng_coin(r);
+        *large = stage == 3 || steps == 2 ? 1 : between(r, 1, 2);
         *small = *large + steps;
     } else {
         steps = 2;

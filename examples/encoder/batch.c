@@ -4,28 +4,16 @@
 #include <string.h>
 
 #include "data/rng.h"
-
-/* Makes *array hold at least `need` elements; doubling, so that adding is cheap. */
-static int grow(void **array, size_t *capacity, size_t need, size_t element, text_error *error) {
-    if (need <= *capacity) return 0;
-    size_t wanted = *capacity ? *capacity : 256;
-    while (wanted < need) wanted *= 2;
-    void *grown = realloc(*array, wanted * element);
-    if (!grown) return text_fail_memory(error, wanted * element);
-    *array = grown;
-    *capacity = wanted;
-    return 0;
-}
+#include "text/grow.h"
 
 /* Several int arrays of one capacity. */
 static int grow_ints(int **const array[], size_t count, size_t *capacity, size_t need, text_error *error) {
     size_t grown = *capacity;
     for (size_t i = 0; i < count; i++) {
-        size_t own = *capacity;
-        void *pointer = *array[i];
-        if (grow(&pointer, &own, need, sizeof(int), error)) return -1;
-        *array[i] = pointer;
-        grown = own;
+        grown = *capacity;
+        int *moved = grow(*array[i], &grown, need, sizeof *moved);
+        if (!moved) return text_fail_memory(error, need * sizeof *moved);
+        *array[i] = moved;
     }
     *capacity = grown;
     return 0;
@@ -35,8 +23,8 @@ static int grow_ints(int **const array[], size_t count, size_t *capacity, size_t
 
 int samples_add(samples *list, const encoded_pair *pair, int label, int tag, text_error *error) {
     int **const arrays[] = {&list->id, &list->segment, &list->sentence, &list->place, &list->masked};
-    void *at = list->at;
-    if (grow(&at, &list->capacity, list->count + 1, sizeof *list->at, error)) return -1;
+    sample *at = grow(list->at, &list->capacity, list->count + 1, sizeof *at);
+    if (!at) return text_fail_memory(error, sizeof *at);
     list->at = at;
     if (grow_ints(arrays, 5, &list->token_capacity, list->tokens + pair->length, error)) return -1;
     const size_t blocks_before = list->count ? list->at[list->count - 1].block_begin + (size_t)list->at[list->count - 1].block_count : 0;
@@ -113,8 +101,8 @@ static int sort_by_length(batch_plan *plan, const samples *list, text_error *err
 }
 
 int batch_plan_make(batch_plan *plan, const samples *list, int max_tokens, text_error *error) {
-    void *order = plan->order;
-    if (grow(&order, &plan->order_capacity, list->count, sizeof *plan->order, error)) return -1;
+    size_t *order = grow(plan->order, &plan->order_capacity, list->count + 1, sizeof *order);
+    if (!order) return text_fail_memory(error, list->count * sizeof *order);
     plan->order = order;
     plan->slices = plan->padded = 0;
     plan->tokens = list->tokens;
@@ -130,8 +118,8 @@ int batch_plan_make(batch_plan *plan, const samples *list, int max_tokens, text_
             slice.count++;
             slice.length = (int)length;
         }
-        void *slices = plan->slice;
-        if (grow(&slices, &plan->slice_capacity, plan->slices + 1, sizeof slice, error)) return -1;
+        batch_slice *slices = grow(plan->slice, &plan->slice_capacity, plan->slices + 1, sizeof *slices);
+        if (!slices) return text_fail_memory(error, sizeof *slices);
         plan->slice = slices;
         plan->slice[plan->slices++] = slice;
         plan->padded += (size_t)slice.count * (size_t)slice.length;
@@ -150,10 +138,10 @@ void batch_plan_free(batch_plan *plan) {
 static int reserve(batch_buffer *b, size_t rows, size_t tokens, size_t blocks, text_error *error) {
     int **const by_token[] = {&b->id, &b->segment, &b->sentence, &b->place, &b->masked};
     int **const by_row[] = {&b->lengths, &b->label};
-    void *block = b->block;
     if (grow_ints(by_token, 5, &b->token_capacity, tokens, error)) return -1;
     if (grow_ints(by_row, 2, &b->row_capacity, rows, error)) return -1;
-    if (grow(&block, &b->block_capacity, blocks, sizeof *b->block, error)) return -1;
+    dea_label_block *block = grow(b->block, &b->block_capacity, blocks + 1, sizeof *block);
+    if (!block) return text_fail_memory(error, blocks * sizeof *block);
     b->block = block;
     return 0;
 }

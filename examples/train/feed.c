@@ -248,7 +248,9 @@ static int report_source(feed_source *s, int rows_count, int correct) {
                                                            : 1 - 1.0 / AVERAGE_STEPS;
     state->accuracy = keep * state->accuracy + (1 - keep) * share;
     state->stage_steps++;
-    if (s->plan.kind != FEED_FRESH || state->done || state->stage_steps < AVERAGE_STEPS || state->accuracy < s->plan.mark) return 0;
+    /* The last stage is left when its errors are half of what the mark allows. */
+    const double mark = state->stage < s->stages ? s->plan.mark : (1 + s->plan.mark) / 2;
+    if (s->plan.kind != FEED_FRESH || state->done || state->stage_steps < AVERAGE_STEPS || state->accuracy < mark) return 0;
     if (state->stage < s->stages) {
         state->stage++;
         state->stage_steps = 0;

@@ -129,11 +129,14 @@ void report_start(report *r, const char *preset, const char *data, const char *t
 
 /* ---- steps */
 
+/* Not so for a source that still waits for another. */
+static int takes_part(const feed_source *s) { return s->state.stage_steps > 0 || s->state.stage > (s->plan.first > 1 ? s->plan.first : 1); }
+
 /* "babi18 3/4 85%" for every source that takes part. */
 static void print_stages(const trainer *t) {
     for (int i = 0; i < t->feed.count; i++) {
         const feed_source *s = &t->feed.source[i];
-        if (s->plan.kind == FEED_TEXT || s->state.stage_steps == 0) continue;
+        if (s->plan.kind == FEED_TEXT || !takes_part(s)) continue;
         if (s->plan.kind == FEED_FRESH)
             printf(" %s %d/%d%s %.0f%%", s->plan.name, s->state.stage, s->stages, s->state.done ? " done" : "", 100 * s->state.accuracy);
         else printf(" %s %.0f%%", s->plan.name, 100 * s->state.accuracy);
@@ -145,7 +148,7 @@ static double train_accuracy(const trainer *t) {
     int count = 0;
     for (int i = 0; i < t->feed.count; i++) {
         const feed_source *s = &t->feed.source[i];
-        if (s->plan.kind == FEED_TEXT || s->state.stage_steps == 0) continue;
+        if (s->plan.kind == FEED_TEXT || !takes_part(s)) continue;
         sum += s->state.accuracy;
         count++;
     }
@@ -179,14 +182,21 @@ static void end_bar(report *r) {
     r->bar_shown = 0;
 }
 
+/* A figure that this step does not have is left out. */
+static void add_if(cJSON *json, const char *name, double value, int present) {
+    if (present) cJSON_AddNumberToObject(json, name, value);
+}
+
 static void log_step(report *r) {
     const trainer *t = r->t;
     const trainer_step_report *s = &r->last;
     if (!r->log) return;
     cJSON *json = event(r, "step"), *stages = cJSON_CreateObject();
-    cJSON_AddNumberToObject(json, "loss", s->class_loss);
-    cJSON_AddNumberToObject(json, "lm_loss", s->lm_loss);
-    cJSON_AddNumberToObject(json, "gate_loss", s->gate_loss);
+    add_if(json, "class_loss", s->class_loss, s->class_rows > 0);
+    add_if(json, "lm_loss", s->lm_loss, s->asked > 0);
+    add_if(json, "gate_loss", s->gate_loss, s->gate_loss > 0);
+    add_if(json, "train_accuracy", train_accuracy(t), s->class_rows > 0);
+    cJSON_AddNumberToObject(json, "tokens_per_second", (double)r->tokens / (seconds() - r->start));
     cJSON_AddNumberToObject(json, "gamma", s->gamma);
     cJSON_AddNumberToObject(json, "lr_factor", s->lr_factor);
     cJSON_AddNumberToObject(json, "norm_main", s->norm[DEA_GROUP_MAIN]);
@@ -246,12 +256,12 @@ static void print_histogram(const trainer_eval_report *e) {
 static void log_eval(report *r, const trainer_eval_report *e) {
     if (!r->log) return;
     cJSON *json = event(r, "eval"), *sources = cJSON_CreateObject(), *histogram = cJSON_CreateArray();
-    cJSON_AddNumberToObject(json, "dev_accuracy", e->accuracy);
+    add_if(json, "dev_accuracy", e->accuracy, e->sources > 0);
     for (int i = 0; i < e->sources; i++)
         cJSON_AddNumberToObject(sources, e->source[i].name, (double)e->source[i].correct / e->source[i].rows);
     cJSON_AddItemToObject(json, "by_source", sources);
-    cJSON_AddNumberToObject(json, "alpha_mae", e->alpha_mae);
-    cJSON_AddNumberToObject(json, "constant_mae", e->constant_mae);
+    add_if(json, "alpha_mae", e->alpha_mae, e->cells > 0);
+    add_if(json, "constant_mae", e->constant_mae, e->cells > 0);
     for (int a = 0; a < TRAINER_BINS; a++) {
         double shares[TRAINER_BINS];
         for (int b = 0; b < TRAINER_BINS; b++) shares[b] = (double)e->histogram[a][b];

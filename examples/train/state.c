@@ -58,19 +58,24 @@ static char *run_json(const trainer *t, const char *preset, const char *data, co
     return printed;
 }
 
-enum { OWN_PAIRS = 4 };
+enum { OWN_PAIRS = 7 };
 
 static int save(const trainer *t, const char *path, const char *preset, const checkpoint_part *parts, int part_count,
                 const char *run, text_error *error) {
     checkpoint_pair pairs[MODEL_PAIRS + OWN_PAIRS];
-    char *config_json = NULL, step[32], accuracy[32];
+    char *config_json = NULL, step[32], accuracy[32], seed[32], sources[1024];
     int count = MODEL_PAIRS;
     if (model_pairs(&t->e->config, t->vocabulary, pairs, &config_json, error)) return -1;
     snprintf(step, sizeof step, "%lld", (long long)t->step);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->config.seed);
+    settings_print_sources(&t->config, sources, sizeof sources);
     snprintf(accuracy, sizeof accuracy, "%.6f", t->best);
     pairs[count++] = (checkpoint_pair){"preset", preset};
     pairs[count++] = (checkpoint_pair){"step", step};
-    pairs[count++] = (checkpoint_pair){"oracle", t->config.oracle};
+    pairs[count++] = (checkpoint_pair){"oracle", t->config.oracle[0] ? t->config.oracle : "none"};
+    pairs[count++] = (checkpoint_pair){"oracle_seed", seed};
+    pairs[count++] = (checkpoint_pair){"sources", sources};
+    pairs[count++] = (checkpoint_pair){"gate_loss", t->config.gate_loss ? "1" : "0"};
     pairs[count++] = run ? (checkpoint_pair){"run", run} : (checkpoint_pair){"best_dev_accuracy", accuracy};
     const int result = checkpoint_save(path, parts, part_count, pairs, count, NULL, error);
     free(config_json);

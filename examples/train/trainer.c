@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/rng.h"
+#include "text/grow.h"
 #include "text/wordpiece.h"
 #include "train/pool.h"
 
@@ -213,13 +214,9 @@ void trainer_close(trainer *t) {
 /* ---- lanes ----------------------------------------------------------------------------------------------------------- */
 
 static int lane_push(trainer_lane *lane, size_t slice, text_error *error) {
-    if (lane->slices == lane->slice_capacity) {
-        const size_t capacity = lane->slice_capacity ? 2 * lane->slice_capacity : 16;
-        size_t *grown = realloc(lane->slice, capacity * sizeof *grown);
-        if (!grown) return text_fail_memory(error, capacity * sizeof *grown);
-        lane->slice = grown;
-        lane->slice_capacity = capacity;
-    }
+    size_t *grown = grow(lane->slice, &lane->slice_capacity, lane->slices + 1, sizeof *grown);
+    if (!grown) return text_fail_memory(error, sizeof *grown);
+    lane->slice = grown;
     lane->slice[lane->slices++] = slice;
     return 0;
 }
