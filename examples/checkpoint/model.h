@@ -22,10 +22,10 @@ int model_pairs(const encoder_config *config, const tokenizer *vocabulary, check
                 text_error *error);
 
 typedef struct model {
-    checkpoint *file;      /* open, for its metadata; NULL once closed */
+    checkpoint *file; /* open, for its metadata; NULL once closed */
     tokenizer *vocabulary;
     encoder *encoder;
-    dea_real *params;      /* encoder->table.elements, aligned to DEA_ALIGNMENT */
+    dea_real *params; /* encoder->table.elements, aligned to DEA_ALIGNMENT */
 } model;
 
 /* Reads a weights file, or the weights of a state file. 0, or -1 with one line; then *m is {0}. A file whose vocabulary does

@@ -26,7 +26,15 @@ typedef struct table {
 
 /* TABLE_SWAPPED: false hypotheses made of exactly the letters of a true one about the same premise ("Ruth is Mark's aunt", "Mark is
  * Ruth's aunt"), by source: who ignores order gets none of them right. */
-typedef enum table_kind { TABLE_ALL, TABLE_SOURCE, TABLE_KIND, TABLE_STEPS, TABLE_SOURCE_STEPS, TABLE_SWAPPED, TABLES } table_kind;
+typedef enum table_kind {
+    TABLE_ALL,
+    TABLE_SOURCE,
+    TABLE_KIND,
+    TABLE_STEPS,
+    TABLE_SOURCE_STEPS,
+    TABLE_SWAPPED,
+    TABLES
+} table_kind;
 
 typedef struct tables {
     table table[TABLES];

@@ -44,7 +44,7 @@ double metrics_constant_mae(const double *truth, size_t n, double *scratch);
 typedef struct metrics_bands {
     int64_t matrix[METRICS_BANDS][METRICS_BANDS]; /* [band of the truth][band of the prediction] */
     int64_t count, agreed;                        /* agreed: the diagonal */
-    int64_t constant;                             /* what always saying the commonest band of the truth would agree with */
+    int64_t constant; /* what always saying the commonest band of the truth would agree with */
 } metrics_bands;
 
 metrics_bands metrics_band_table(const double *predicted, const double *truth, size_t n);
