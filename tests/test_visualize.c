@@ -615,20 +615,41 @@ static int run(const char *program, char *const *arguments, const char *output) 
     return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
 }
 
-/* The page in a browser: its script draws what is picked, and no token becomes markup or a command. */
+/* A copy of the page in which somebody picks head 1 and query 2. */
+static void write_picking_page(const char *page, const char *copy) {
+    char *text = read_text(page, NULL), *end = strstr(text, "</body>");
+    assert_non_null(end);
+    FILE *file = fopen(copy, "w");
+    assert_non_null(file);
+    fwrite(text, 1, (size_t)(end - text), file);
+    fputs("<script>const head = document.getElementById('head'); head.value = '1'; head.dispatchEvent(new "
+          "Event('change'));"
+          "document.querySelectorAll('#chips button')[2].click();</script></body></html>",
+          file);
+    assert_int_equal(fclose(file), 0);
+    free(text);
+}
+
+/* The page in a browser: its script draws what is picked, as C would, and no token becomes markup or a command. */
 static void test_page_in_chromium(void **state) {
     (void)state;
     made_view m;
     gallery_report report;
     text_error error = {""};
     gallery_options options = plain_options();
-    char address[256], profile[256], dom[256];
+    char address[160], profile[160], dom[128], page[128], copy[128];
+    photo_finish expected;
+    const photo_filter picked = {0, 1, 2};
     open_hostile(&m, 1, 2);
     assert_int_equal(gallery_make(&m.v, folder, &options, &report, &error), 0);
+    assert_int_equal(photo_closest(&m.v, picked, &expected, 1), 1);
     made_view_close(&m);
-    snprintf(address, sizeof address, "file://%s/index.html", folder);
+    snprintf(page, sizeof page, "%s/index.html", folder);
+    snprintf(copy, sizeof copy, "%s/picked.html", folder);
+    snprintf(address, sizeof address, "file://%s", copy);
     snprintf(profile, sizeof profile, "--user-data-dir=%s/profile", folder);
     snprintf(dom, sizeof dom, "%s/dom.html", folder);
+    write_picking_page(page, copy);
     char *const arguments[] = {"chromium",      "--headless", "--no-sandbox",
                                "--disable-gpu", profile,      "--virtual-time-budget=2000",
                                "--dump-dom",    address,      NULL};
@@ -641,11 +662,14 @@ static void test_page_in_chromium(void **state) {
     assert_int_equal(code, 0);
     assert_non_null(strstr(text, "<title>What the two experts do</title>"));
     assert_null(strstr(text, "<title>hacked"));
-    const char *keys = strstr(text, "<tbody id=\"keys\"><tr");
-    assert_non_null(keys); /* the script ran to its end: the table of keys is filled, five maps are there */
+    assert_non_null(strstr(text, ", layer 0, head 1</span>"));
+    assert_non_null(strstr(text, "<tbody id=\"keys\"><tr"));
     int canvases = 0;
     for (const char *at = text; (at = strstr(at, "<canvas ")) != NULL; at++) canvases++;
     assert_int_equal(canvases, VIEW_MAPS);
+    const char *legend = strstr(text, "id=\"legend\""), *beta = legend ? strstr(legend, "β = ") : NULL;
+    assert_non_null(beta);
+    assert_true(fabs(strtod(beta + strlen("β = "), NULL) - expected.beta) < 2e-3);
     free(text);
 }
 

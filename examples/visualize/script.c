@@ -220,7 +220,7 @@ static void draw_plot(FILE *script, const figure_plot *plot, int number, const c
     open_picture(script, size, ending, number);
     set_text(script, "title", plot->title, "");
     set_text(script, "xlabel", plot->x_label, " offset 0,0.2");
-    if (plot->y_high >= 10000) fputs("set format y '%.3s%c'\n", script); /* 25k: no room for more */
+    if (plot->y_high >= 10000) fputs("set format y '%.0s%c'\n", script); /* 25k: no room for more */
     set_label(script, plot->y_label, 16.0 / size.width, 0.61, " rotate by 90");
     fprintf(script, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", plot->x_low, plot->x_high, plot->y_low,
             plot->y_high);
