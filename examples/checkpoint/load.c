@@ -29,7 +29,7 @@ struct checkpoint {
     uint64_t data, bytes; /* where tensors start in the file; how many bytes follow */
 };
 
-/* ---- reading bytes --------------------------------------------------------------------------------------------------- */
+/* ---- reading bytes ----------------------------------------------------------------------------------------------- */
 
 static int read_all(const checkpoint *c, void *data, size_t size, uint64_t offset, text_error *error) {
     unsigned char *bytes = data;
@@ -84,7 +84,7 @@ static char *read_header(checkpoint *c, size_t *length, text_error *error) {
     return text;
 }
 
-/* ---- checking the header --------------------------------------------------------------------------------------------- */
+/* ---- checking the header ----------------------------------------------------------------------------------------- */
 
 /* A whole number in [low, high] that a double holds exactly. */
 static int whole(const cJSON *item, double low, double high, uint64_t *value) {
@@ -213,7 +213,7 @@ static int parse_header(checkpoint *c, const char *text, size_t length, text_err
     return 0;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int open_file(checkpoint *c, const char *path, text_error *error) {
     c->path = malloc(strlen(path) + 1);
@@ -252,7 +252,7 @@ void checkpoint_close(checkpoint *c) {
     free(c);
 }
 
-/* ---- metadata -------------------------------------------------------------------------------------------------------- */
+/* ---- metadata ---------------------------------------------------------------------------------------------------- */
 
 const char *checkpoint_get(const checkpoint *c, const char *key) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(c->metadata, key);
@@ -272,8 +272,8 @@ static int bad_value(const checkpoint *c, const char *key, const char *value, co
                      c->path, key, text_excerpt(value, strlen(value), shown), wanted);
 }
 
-/* The value of a key that holds only the characters allowed, and one at least: strtod and its kin let blanks, "inf" and more
- * pass. NULL with a message; errno is 0 otherwise. */
+/* The value of a key that holds only the characters allowed, and one at least: strtod and its kin let blanks, "inf" and
+ * more pass. NULL with a message; errno is 0 otherwise. */
 static const char *need_number(const checkpoint *c, const char *key, const char *allowed, const char *wanted,
                                text_error *error) {
     const char *text = checkpoint_need(c, key, error);
@@ -318,7 +318,7 @@ int checkpoint_need_real(const checkpoint *c, const char *key, double *value, te
     return 0;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 int checkpoint_tensors(const checkpoint *c) {
     return c->count;
