@@ -332,6 +332,13 @@ static int same_shape(const entry *e, const dea_tensor *tensor) {
     return e->rank == tensor->rank && memcmp(e->shape, tensor->shape, (size_t)e->rank * sizeof *e->shape) == 0;
 }
 
+/* Place of a part's tensor in the file, or STRING_MAP_NONE; its name there is left in `name`. */
+static size_t find_tensor(const checkpoint *c, const checkpoint_part *part, const dea_tensor *tensor,
+                          char name[CHECKPOINT_NAME]) {
+    checkpoint_name(name, part, tensor);
+    return string_map_find(&c->names, name, strlen(name));
+}
+
 /* Finds every tensor of the parts in the file and marks it. The number found, or -1. */
 static int match_names(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, char *used,
                        text_error *error) {
@@ -340,8 +347,7 @@ static int match_names(const checkpoint *c, const checkpoint_part *parts, int pa
         for (int i = 0; i < parts[p].table->count; i++) {
             const dea_tensor *tensor = &parts[p].table->tensors[i];
             char name[CHECKPOINT_NAME];
-            checkpoint_name(name, &parts[p], tensor);
-            const size_t at = string_map_find(&c->names, name, strlen(name));
+            const size_t at = find_tensor(c, &parts[p], tensor, name);
             if (at == STRING_MAP_NONE) {
                 if (match & CHECKPOINT_MISSING_OK) continue;
                 return text_fail(error,
@@ -393,8 +399,7 @@ static int read_parts(const checkpoint *c, const checkpoint_part *parts, int par
         for (int i = 0; i < parts[p].table->count; i++) {
             const dea_tensor *tensor = &parts[p].table->tensors[i];
             char name[CHECKPOINT_NAME];
-            checkpoint_name(name, &parts[p], tensor);
-            const size_t at = string_map_find(&c->names, name, strlen(name));
+            const size_t at = find_tensor(c, &parts[p], tensor, name);
             if (at == STRING_MAP_NONE) continue;
             if (read_tensor(c, &c->tensor[at], copy ? parts[p].data + tensor->offset : NULL, error) != 0) return -1;
         }
