@@ -163,7 +163,7 @@ fuzz: $(FUZZERS) ## every fuzz target for FUZZ_SECONDS (60) each; needs clang
 
 # ---- ablation: variants of one model, three seeds each, one table; see bench/ablation.sh for what can be set
 ablation: $(PROGRAMS) ## what each part is worth: variants, three seeds each, one table (hours; goes on where it stopped)
-	PROGRAMS=$(BUILD) OUT=$${OUT:-$(BUILD)/ablation} bench/ablation.sh
+	$(FAST) PROGRAMS=$(BUILD) OUT=$${OUT:-$(BUILD)/ablation} bench/ablation.sh
 
 .PHONY: ablation
 

@@ -1,5 +1,5 @@
-/* Model files and build/eval: the figures against the same figures worked out one row at a time, and every bad input one line.
- * The model is untrained: what is tested is the measuring. */
+/* Model files and build/eval: the figures against the same figures worked out one row at a time, and every bad input
+ * one line. The model is untrained: what is tested is the measuring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static char program[512]; /* build/eval beside build/tests/ */
 static char folder[] = "/tmp/dea-eval-XXXXXX";
 static char ckpt[64], data[64], json[64], predictions[64], out[64], err[64];
 
-/* ---- a model and its data -------------------------------------------------------------------------------------------- */
+/* ---- a model and its data ---------------------------------------------------------------------------------------- */
 
 enum { ROWS = 24, TRAIN = 16 };
 
@@ -132,7 +132,7 @@ static int tear_down(void **state) {
     return system(command);
 }
 
-/* ---- running the program --------------------------------------------------------------------------------------------- */
+/* ---- running the program ----------------------------------------------------------------------------------------- */
 
 /* Arguments up to NULL. The exit code; stdout and stderr are in the files `out` and `err`. */
 static pid_t start(const char *const *arguments) {
@@ -183,7 +183,7 @@ static void assert_nothing_written(void) {
     assert_int_not_equal(system(command), 0);
 }
 
-/* ---- model files ----------------------------------------------------------------------------------------------------- */
+/* ---- model files ------------------------------------------------------------------------------------------------- */
 
 static void test_config_round_trip(void **state) {
     (void)state;
@@ -259,7 +259,7 @@ static void test_models_that_do_not_fit(void **state) {
     unlink(path);
 }
 
-/* ---- figures --------------------------------------------------------------------------------------------------------- */
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
 
 typedef struct loaded {
     model m;
@@ -494,7 +494,7 @@ static void test_tables(void **state) {
     tables_free(&t);
 }
 
-/* ---- the program ----------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static double get(const cJSON *object, const char *name) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
@@ -662,7 +662,7 @@ static void test_interruption(void **state) {
     assert_nothing_written();
 }
 
-/* ---- compare --------------------------------------------------------------------------------------------------------- */
+/* ---- compare ----------------------------------------------------------------------------------------------------- */
 
 static int compare(const char *const *arguments) {
     char eval[sizeof program];

@@ -20,7 +20,7 @@ static void assert_near(double x, double y, double tolerance) {
     if (!(fabs(x - y) <= tolerance)) fail_msg("%.17g is not within %g of %.17g", x, tolerance, y);
 }
 
-/* ---- accuracy -------------------------------------------------------------------------------------------------------- */
+/* ---- accuracy ---------------------------------------------------------------------------------------------------- */
 
 static void test_wilson(void **state) {
     (void)state;
@@ -100,7 +100,7 @@ static void test_by_key(void **state) {
     assert_int_equal(metrics_by_key(key, right, 0, groups, KEYS), 0);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static void test_known_correlations(void **state) {
     (void)state;
@@ -161,7 +161,7 @@ static void test_constant_is_the_best(void **state) {
     assert_near(least, best, 1e-3);
 }
 
-/* ---- alpha ----------------------------------------------------------------------------------------------------------- */
+/* ---- alpha ------------------------------------------------------------------------------------------------------- */
 
 static void test_bands(void **state) {
     (void)state;
@@ -220,7 +220,7 @@ static void test_sides(void **state) {
     assert_int_equal(sides.all.count, N + 2);
 }
 
-/* ---- attention and calibration --------------------------------------------------------------------------------------- */
+/* ---- attention and calibration ----------------------------------------------------------------------------------- */
 
 static void test_entropy(void **state) {
     (void)state;

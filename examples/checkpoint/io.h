@@ -1,5 +1,5 @@
-/* The file operations that a checkpoint needs, as a table, so that a test can make each of them fail in turn. Every entry
- * behaves as the POSIX function of its name: a negative result and errno on failure. */
+/* The file operations that a checkpoint needs, as a table, so that a test can make each of them fail in turn. Every
+ * entry behaves as the POSIX function of its name: a negative result and errno on failure. */
 #ifndef CHECKPOINT_IO_H
 #define CHECKPOINT_IO_H
 

@@ -29,7 +29,7 @@ struct checkpoint {
     uint64_t data, bytes; /* where tensors start in the file; how many bytes follow */
 };
 
-/* ---- reading bytes --------------------------------------------------------------------------------------------------- */
+/* ---- reading bytes ----------------------------------------------------------------------------------------------- */
 
 static int read_all(const checkpoint *c, void *data, size_t size, uint64_t offset, text_error *error) {
     unsigned char *bytes = data;
@@ -84,7 +84,7 @@ static char *read_header(checkpoint *c, size_t *length, text_error *error) {
     return text;
 }
 
-/* ---- checking the header --------------------------------------------------------------------------------------------- */
+/* ---- checking the header ----------------------------------------------------------------------------------------- */
 
 /* A whole number in [low, high] that a double holds exactly. */
 static int whole(const cJSON *item, double low, double high, uint64_t *value) {
@@ -213,7 +213,7 @@ static int parse_header(checkpoint *c, const char *text, size_t length, text_err
     return 0;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int open_file(checkpoint *c, const char *path, text_error *error) {
     c->path = malloc(strlen(path) + 1);
@@ -252,7 +252,7 @@ void checkpoint_close(checkpoint *c) {
     free(c);
 }
 
-/* ---- metadata -------------------------------------------------------------------------------------------------------- */
+/* ---- metadata ---------------------------------------------------------------------------------------------------- */
 
 const char *checkpoint_get(const checkpoint *c, const char *key) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(c->metadata, key);
@@ -272,8 +272,8 @@ static int bad_value(const checkpoint *c, const char *key, const char *value, co
                      c->path, key, text_excerpt(value, strlen(value), shown), wanted);
 }
 
-/* The value of a key that holds only the characters allowed, and one at least: strtod and its kin let blanks, "inf" and more
- * pass. NULL with a message; errno is 0 otherwise. */
+/* The value of a key that holds only the characters allowed, and one at least: strtod and its kin let blanks, "inf" and
+ * more pass. NULL with a message; errno is 0 otherwise. */
 static const char *need_number(const checkpoint *c, const char *key, const char *allowed, const char *wanted,
                                text_error *error) {
     const char *text = checkpoint_need(c, key, error);
@@ -318,7 +318,7 @@ int checkpoint_need_real(const checkpoint *c, const char *key, double *value, te
     return 0;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 int checkpoint_tensors(const checkpoint *c) {
     return c->count;
@@ -332,6 +332,13 @@ static int same_shape(const entry *e, const dea_tensor *tensor) {
     return e->rank == tensor->rank && memcmp(e->shape, tensor->shape, (size_t)e->rank * sizeof *e->shape) == 0;
 }
 
+/* Place of a part's tensor in the file, or STRING_MAP_NONE; its name there is left in `name`. */
+static size_t find_tensor(const checkpoint *c, const checkpoint_part *part, const dea_tensor *tensor,
+                          char name[CHECKPOINT_NAME]) {
+    checkpoint_name(name, part, tensor);
+    return string_map_find(&c->names, name, strlen(name));
+}
+
 /* Finds every tensor of the parts in the file and marks it. The number found, or -1. */
 static int match_names(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, char *used,
                        text_error *error) {
@@ -340,8 +347,7 @@ static int match_names(const checkpoint *c, const checkpoint_part *parts, int pa
         for (int i = 0; i < parts[p].table->count; i++) {
             const dea_tensor *tensor = &parts[p].table->tensors[i];
             char name[CHECKPOINT_NAME];
-            checkpoint_name(name, &parts[p], tensor);
-            const size_t at = string_map_find(&c->names, name, strlen(name));
+            const size_t at = find_tensor(c, &parts[p], tensor, name);
             if (at == STRING_MAP_NONE) {
                 if (match & CHECKPOINT_MISSING_OK) continue;
                 return text_fail(error,
@@ -393,8 +399,7 @@ static int read_parts(const checkpoint *c, const checkpoint_part *parts, int par
         for (int i = 0; i < parts[p].table->count; i++) {
             const dea_tensor *tensor = &parts[p].table->tensors[i];
             char name[CHECKPOINT_NAME];
-            checkpoint_name(name, &parts[p], tensor);
-            const size_t at = string_map_find(&c->names, name, strlen(name));
+            const size_t at = find_tensor(c, &parts[p], tensor, name);
             if (at == STRING_MAP_NONE) continue;
             if (read_tensor(c, &c->tensor[at], copy ? parts[p].data + tensor->offset : NULL, error) != 0) return -1;
         }

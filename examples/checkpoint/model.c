@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- configuration as JSON ------------------------------------------------------------------------------------------- */
+/* ---- configuration as JSON --------------------------------------------------------------------------------------- */
 
 typedef enum field_type { FIELD_INT, FIELD_REAL, FIELD_POSITIONS } field_type;
 
@@ -95,7 +95,7 @@ int model_config_parse(const char *name, const char *json, encoder_config *confi
     return status;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------------------------------- */
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 int model_pairs(const encoder_config *config, const tokenizer *vocabulary, checkpoint_pair *pairs, char **config_json,
                 text_error *error) {
@@ -108,7 +108,7 @@ int model_pairs(const encoder_config *config, const tokenizer *vocabulary, check
     return 0;
 }
 
-/* ---- loading --------------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 enum { LENGTH_LIMIT = 1 << 16 }; /* the one size that no tensor of the file need vouch for */
 

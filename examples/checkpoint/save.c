@@ -7,7 +7,7 @@
 #include "checkpoint/numbers.h"
 #include "text/string_map.h"
 
-/* ---- the header ------------------------------------------------------------------------------------------------------ */
+/* ---- the header -------------------------------------------------------------------------------------------------- */
 
 static int add_metadata(cJSON *header, const checkpoint_pair *pairs, int count) {
     cJSON *metadata = cJSON_AddObjectToObject(header, CHECKPOINT_METADATA);
@@ -68,7 +68,7 @@ static char *print_header(const char *path, const checkpoint_part *parts, int pa
     return text;
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 typedef struct writer {
     const checkpoint_io *io;
@@ -167,7 +167,7 @@ static int replace(const char *path, const char *temporary, const char *header, 
     return 0;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------------------------------- */
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 static int check_numbers(const char *path, const checkpoint_part *part, text_error *error) {
     for (int i = 0; i < part->table->count; i++) {

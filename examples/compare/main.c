@@ -45,7 +45,7 @@ static int fail(const char *path, const char *what) {
     return FAILED;
 }
 
-/* ---- figures --------------------------------------------------------------------------------------------------------- */
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
 
 static int add_figure(figure *figures, int count, const char *title, const char *object, const char *member,
                       double scale) {
@@ -79,7 +79,7 @@ static double value_of(const cJSON *report, const figure *f) {
     return cJSON_IsNumber(item) ? f->scale * item->valuedouble : NAN;
 }
 
-/* ---- reports --------------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 /* 1 and *report; 0: there is no such file; -1: it cannot be used, and that was said. */
 static int read_report(const char *path, cJSON **report) {
@@ -145,7 +145,7 @@ static int add_variant(comparison *c, char *argument) {
     return DONE;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* "82.1 +-2.3*" */
 static void print_cell(const comparison *c, const variant *v, int k, char cell[32]) {

@@ -1,4 +1,5 @@
-/* The Paris demo on a trained model: ten word pairs, each against a look-alike of the query, and the photo-finish of one. */
+/* The Paris demo on a trained model: ten word pairs, each against a look-alike of the query, and the photo-finish of
+ * one. */
 #ifndef EVAL_DEMO_H
 #define EVAL_DEMO_H
 
@@ -14,8 +15,8 @@ typedef struct demo_pair {
     const char *query, *target, *lookalike;
     dea_band band;    /* where a relational oracle would put alpha(query, target) */
     double alpha_hat; /* query to target: mean over pieces, heads and layers */
-    int won,
-        heads; /* heads of all layers in which the target's score is above the look-alike's, for the query's first piece */
+    int heads,
+        won; /* heads of all layers; those that score the target above the look-alike (the query's first piece) */
 } demo_pair;
 
 /* A finish of the pair Paris, in the head where the lines cross nearest to the middle. */

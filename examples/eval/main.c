@@ -51,7 +51,7 @@ typedef struct options {
     int cut, threads, baselines, demo;
 } options;
 
-/* ---- options --------------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static int usage(const char *format, const char *what) {
     fprintf(stderr, "eval: ");
@@ -162,7 +162,7 @@ static int read_options(int argc, char **argv, options *o) {
     return usage("--split takes test, dev, train or all, not \"%s\"", o->split);
 }
 
-/* ---- progress and interruption --------------------------------------------------------------------------------------- */
+/* ---- progress and interruption ----------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted;
 
@@ -190,7 +190,7 @@ static int show_building(void *context, const char *source, size_t rows_so_far) 
     return interrupted;
 }
 
-/* ---- data ------------------------------------------------------------------------------------------------------------ */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 
 /* What is evaluated, and what the baselines learn from: both are rows of `all`. */
 typedef struct dataset {
@@ -242,7 +242,7 @@ static int choose_rows(dataset *d, const options *o, text_error *error) {
     return 0;
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------------------------------ */
+/* ---- evaluation -------------------------------------------------------------------------------------------------- */
 
 /* Output files, opened before the long work so that an unwritable one is told at once. */
 typedef struct outputs {

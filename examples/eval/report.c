@@ -18,7 +18,7 @@ int report_work_out(report *r, text_error *error) {
     return 0;
 }
 
-/* ---- the page -------------------------------------------------------------------------------------------------------- */
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 static double percent(int64_t right, int64_t count) {
     return 100 * (double)right / (double)count;
@@ -229,7 +229,7 @@ void report_print(FILE *to, const report *r) {
     print_calibration(to, r);
 }
 
-/* ---- row by row ------------------------------------------------------------------------------------------------------ */
+/* ---- row by row -------------------------------------------------------------------------------------------------- */
 
 static void put_number(FILE *to, double x) {
     if (isnan(x))

@@ -28,7 +28,7 @@ typedef struct pass {
     int64_t *queries, *visible; /* [layers, heads] counted so far */
 } pass;
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static void *aligned(size_t bytes) {
     return aligned_alloc(DEA_ALIGNMENT, (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT);
@@ -95,7 +95,7 @@ static int allocate_pass(pass *p, text_error *error) {
     return 0;
 }
 
-/* ---- rows to samples ------------------------------------------------------------------------------------------------- */
+/* ---- rows to samples --------------------------------------------------------------------------------------------- */
 
 static int encode_one(pass *p, scores *s, const model *m, token_cache *cache, const row *r, size_t index,
                       encoded_pair *pair, text_error *error) {
@@ -128,7 +128,7 @@ static int encode_all(pass *p, scores *s, const model *m, const row *rows, size_
     return status;
 }
 
-/* ---- figures of one batch -------------------------------------------------------------------------------------------- */
+/* ---- figures of one batch ---------------------------------------------------------------------------------------- */
 
 static void read_classes(const pass *p, scores *s, const batch_slice *slice) {
     const int classes = p->model.config.classes;
@@ -163,7 +163,8 @@ static void read_heads(pass *p, scores *s, const batch_slice *slice) {
             }
 }
 
-/* alpha-hat of one label block: its mean over cells, heads and layers, and its distances from the label cell by cell. */
+/* alpha-hat of one label block: its mean over cells, heads and layers, and its distances from the label cell by cell.
+ */
 static double read_block(const pass *p, scores *s, const dea_label_block *block, int length) {
     double sum = 0;
     int64_t cells = 0;
@@ -266,7 +267,7 @@ static int run_batch(pass *p, scores *s, size_t slice_index, text_error *error) 
     return p->buffer.batch.block_count > 0 && p->model.config.fixed_alpha < 0 ? read_finishes(p, s, slice, error) : 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static int run_all(pass *p, scores *s, text_error *error) {
     size_t done = 0;

@@ -1,4 +1,5 @@
-/* A trained model over labelled rows: what it predicts, how sure it is, where its gate stands, and who wins its photo-finishes. */
+/* A trained model over labelled rows: what it predicts, how sure it is, where its gate stands, and who wins its
+ * photo-finishes. */
 #ifndef EVAL_SCORE_H
 #define EVAL_SCORE_H
 

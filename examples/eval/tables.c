@@ -7,14 +7,14 @@
 #include "metrics/metrics.h"
 #include "text/string_map.h"
 
-/* ---- keys ------------------------------------------------------------------------------------------------------------ */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static int by_byte(const void *a, const void *b) {
     return *(const unsigned char *)a - *(const unsigned char *)b;
 }
 
-/* What a hypothesis and its swapped twin have in common: source, premise, and the hypothesis' letters sorted. NULL when memory
- * ends. */
+/* What a hypothesis and its swapped twin have in common: source, premise, and the hypothesis' letters sorted. NULL when
+ * memory ends. */
 static char *twin_key(arena *strings, const row *r, size_t *length) {
     const size_t source = strlen(r->source), premise = strlen(r->premise), hypothesis = strlen(r->hypothesis);
     *length = source + 1 + premise + 1 + hypothesis;
@@ -75,7 +75,7 @@ static int make_keys(table_kind kind, arena *strings, const row *rows, size_t co
     return 1;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 static int count_table(table *out, const char *const *key, size_t count, const unsigned char *right,
                        const unsigned char *const *baseline) {
