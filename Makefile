@@ -13,7 +13,7 @@ CPPFLAGS_ALL = -I. -Iexamples $(CPPFLAGS)
 CFLAGS_ALL   = $(STD) $(WARN) $(CFLAGS) -pthread
 BLAS    ?= -lopenblas
 LDLIBS  ?=
-LIBS     = -Wl,--as-needed $(BLAS) -lexpat -lutf8proc -lcjson -lm $(LDLIBS)
+LIBS     = -Wl,--as-needed $(BLAS) -lexpat -lz -lutf8proc -lcjson -lm $(LDLIBS)
 
 VERSION := $(shell sed -n 's/^\#define DEA_VERSION "\(.*\)"/\1/p' dea.h 2>/dev/null)
 
@@ -99,6 +99,56 @@ uninstall: ## remove what install put there
 # ---- checking
 test: $(TESTS) all ## every test; last line: N passed, N failed
 	tests/run.sh $(TESTS)
+
+# ---- checking dea.h itself: golden values, mutants, sanitizers, warnings
+GOLDEN_FLAGS = $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_REAL=$* -DGOLDEN_CHECK=golden_check_$*
+
+golden: $(BUILD)/golden ## compare with the golden values of GOLDEN=DIR (tests/golden)
+	$(BUILD)/golden "$(GOLDEN)"
+
+$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h dea.h
+	@mkdir -p $(@D)
+	$(CC) $(GOLDEN_FLAGS) -c $< -o $@
+
+$(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+
+mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
+	CC="$(CC)" tests/mutate.sh
+
+check-sanitizers: ## the suites of dea.h under address, undefined and thread sanitizers and valgrind
+	CC="$(CC)" tests/sanitizers.sh
+
+check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
+	tests/warnings.sh
+
+.PHONY: golden mutate check-sanitizers check-warnings
+
+# ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
+FUZZ_CC      ?= clang
+FUZZ_SECONDS ?= 60
+FUZZ_FLAGS    = $(STD) -g -O1 -pthread -MMD -MP -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZERS      := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
+FUZZ_LIBOBJ  := $(patsubst %.c,$(BUILD)/fuzz/%.o,$(LIBSRC)) $(BUILD)/dea.o
+
+$(BUILD)/fuzz/examples/%.o: examples/%.c
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(CPPFLAGS_ALL) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c $< -o $@
+
+$(BUILD)/fuzz/libexamples.a: $(FUZZ_LIBOBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(FUZZERS): $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libexamples.a
+	$(FUZZ_CC) $(CPPFLAGS_ALL) $(FUZZ_FLAGS) -DFUZZING -fsanitize=fuzzer $< $(BUILD)/fuzz/libexamples.a $(LIBS) -o $@
+
+fuzz: $(FUZZERS) ## every fuzz target for FUZZ_SECONDS (60) each; needs clang
+	@for fuzzer in $(FUZZERS); do name=$$(basename $$fuzzer); mkdir -p $(BUILD)/fuzz/found/$$name tests/fuzz/corpus/$$name; \
+	    echo "fuzz $$name, $(FUZZ_SECONDS) s"; \
+	    $$fuzzer -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_funcs=0 -print_final_stats=1 \
+	        -artifact_prefix=tests/fuzz/corpus/$$name/ $(BUILD)/fuzz/found/$$name tests/fuzz/corpus/$$name || exit 1; done
+
+.PHONY: fuzz
 
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -682,8 +682,8 @@ static double dea__dot(const dea_real *x, const dea_real *y, int n) {
 #ifdef DEA_NO_BLAS
 /* The product of room 4, over several workers. */
 static void dea__packed_product(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
-                                ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc,
-                                const dea_threads *threads);
+                                ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c,
+                                ptrdiff_t ldc, const dea_threads *threads);
 #endif
 
 /* C [m,n] = alpha op(A) op(B) + beta C, row-major, op(A) [m,k], op(B) [k,n]; transposed: stored [k,m], [n,k]. C is not read
@@ -713,8 +713,8 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
  * of dea_real. What may not: batches, heads, options.                                                                    */
 
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(DEA_NO_SIMD)
-#    define DEA__VECTORS 1
-#    define DEA__INLINE  static inline __attribute__((always_inline, unused))
+#    define DEA__VECTORS  1
+#    define DEA__INLINE   static inline __attribute__((always_inline, unused))
 #    define DEA__NOINLINE __attribute__((noinline))
 #else
 #    define DEA__VECTORS 0
@@ -743,13 +743,13 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #else
 #    define DEA__UNROLL(n)
 #endif
-#define DEA__NAN  DEA__REAL(NAN)
+#define DEA__NAN     DEA__REAL(NAN)
 #define DEA__SQRT(x) DEA__REAL(sqrt((double)(x)))
 /* 1 if DEA_REAL is double */
 #define DEA__REAL_IS_float  0
 #define DEA__REAL_IS_double 1
-#define DEA__JOIN_(a, b) a##b
-#define DEA__JOIN(a, b) DEA__JOIN_(a, b)
+#define DEA__JOIN_(a, b)    a##b
+#define DEA__JOIN(a, b)     DEA__JOIN_(a, b)
 #define DEA__REAL_IS_DOUBLE DEA__JOIN(DEA__REAL_IS_, DEA_REAL)
 /* Scores carry this factor so that the exponential of room 4 costs nine operations; see dea__exp2s. */
 #if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
@@ -770,13 +770,13 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 
 typedef ptrdiff_t dea__idx;
 
-enum {
-    DEA__TILE = 128,       /* keys of one tile of a map */
-    DEA__BLOCK = 64,       /* queries of one block, at most */
-    DEA__CHUNK = 512,      /* streaming: keys that stay in the second cache, */
-    DEA__SPAN = 512,       /* and queries that pass by them */
-    DEA__PANEL_KEYS = 1024 /* up to here all keys of a block of queries are worked on at once, beyond they stream */
-};
+/* Typed, since C++ warns where an enumerator meets a size in one conditional. */
+#define DEA__TILE  ((dea__idx)128) /* keys of one tile of a map */
+#define DEA__BLOCK ((dea__idx)64)  /* queries of one block, at most */
+#define DEA__CHUNK ((dea__idx)512) /* streaming: keys that stay in the second cache, */
+#define DEA__SPAN  ((dea__idx)512) /* and queries that pass by them */
+#define DEA__PANEL_KEYS                                                                                                \
+    ((dea__idx)1024) /* up to here all keys of a block of queries are worked on at once; beyond they stream */
 
 /* c [rows][columns of one group] = (start) + op(a) b */
 enum { DEA__FROM_ZERO_, DEA__ADD_TO_C, DEA__FROM_ROW_SCALE, DEA__FROM_SCALED_COLUMN };
@@ -798,76 +798,85 @@ typedef struct dea__product {
 
 #ifdef DEA__ISA
 
-#    define DEA__CAT_(a, b) a##b
-#    define DEA__CAT(a, b) DEA__CAT_(a, b)
-#    define DEA__FN(name) DEA__CAT(name, DEA__CAT(_, DEA__ISA))
+#define DEA__CAT_(a, b) a##b
+#define DEA__CAT(a, b)  DEA__CAT_(a, b)
+#define DEA__FN(name)   DEA__CAT(name, DEA__CAT(_, DEA__ISA))
 
 /* Lanes of a vector, and rows of C that one micro-kernel keeps in registers together with three columns of vectors:
  * 8 x 3 accumulators of the 32 registers of AVX-512, 4 x 3 of 16 elsewhere. */
-#    undef DEA__LANES
-#    if !DEA__VECTORS
-#        define DEA__LANES 1
-#    elif DEA__REAL_IS_DOUBLE
-#        define DEA__LANES (DEA__ISA / 64)
-#    else
-#        define DEA__LANES (DEA__ISA / 32)
-#    endif
-#    undef DEA__ROWS
-#    undef DEA__FOR_ROWS
-#    undef DEA__STEP
-#    if DEA__ISA == 512
-#        define DEA__ROWS 8
-#        define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
-#    else
-#        define DEA__ROWS 4
-#        define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3)
-#    endif
-#    define DEA__PAD (DEA__LANES > DEA__ROWS ? DEA__LANES : DEA__ROWS) /* every padded size is a multiple of this */
+#undef DEA__LANES
+#if !DEA__VECTORS
+#    define DEA__LANES 1
+#elif DEA__REAL_IS_DOUBLE
+#    define DEA__LANES (DEA__ISA / 64)
+#else
+#    define DEA__LANES (DEA__ISA / 32)
+#endif
+#undef DEA__ROWS
+#undef DEA__FOR_ROWS
+#undef DEA__STEP
+#if DEA__ISA == 512
+#    define DEA__ROWS        8
+#    define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
+#else
+#    define DEA__ROWS        4
+#    define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3)
+#endif
+#define DEA__PAD (DEA__LANES > DEA__ROWS ? DEA__LANES : DEA__ROWS) /* every padded size is a multiple of this */
 /* Vectors that one step of an element pass works on side by side, so that their chains of operations overlap. */
-#    if DEA__LANES == 1 || (defined(__clang__) && DEA__ISA != 512)
-#        define DEA__STEP 1
-#    elif defined(__clang__)
-#        define DEA__STEP 2
-#    elif DEA__ISA == 512
-#        define DEA__STEP 8
-#    else
-#        define DEA__STEP 4
-#    endif
-#    define DEA__EACH DEA__UNROLL(8) for (int v = 0; v < step; v++)
+#if DEA__LANES == 1 || (defined(__clang__) && DEA__ISA != 512)
+#    define DEA__STEP 1
+#elif defined(__clang__)
+#    define DEA__STEP 2
+#elif DEA__ISA == 512
+#    define DEA__STEP 8
+#else
+#    define DEA__STEP 4
+#endif
+#define DEA__EACH DEA__UNROLL(8) for (int v = 0; v < step; v++)
 
-#    define dea__vec         DEA__FN(dea__vec)
-#    define dea__vec_memory  DEA__FN(dea__vec_memory)
-#    define dea__ints        DEA__FN(dea__ints)
-#    define dea__load        DEA__FN(dea__load)
-#    define dea__store       DEA__FN(dea__store)
-#    define dea__splat       DEA__FN(dea__splat)
-#    define dea__least       DEA__FN(dea__least)
-#    define dea__largest     DEA__FN(dea__largest)
-#    define dea__lane_sum    DEA__FN(dea__lane_sum)
-#    define dea__lane_max    DEA__FN(dea__lane_max)
-#    define dea__pick        DEA__FN(dea__pick)
-#    define dea__exp2s       DEA__FN(dea__exp2s)
-#    define dea__transpose   DEA__FN(dea__transpose)
-#    define dea__row_sums    DEA__FN(dea__row_sums)
-#    define dea__group       DEA__FN(dea__group)
-#    define dea__round_up    DEA__FN(dea__round_up)
-#    define dea__kernel      DEA__FN(dea__kernel)
-#    define dea__multiply    DEA__FN(dea__multiply)
-#    define dea__product_of  DEA__FN(dea__product_of)
-#    define dea__packed_gemm        DEA__FN(dea__packed_gemm)
-#    define dea__pad_rows    DEA__FN(dea__pad_rows)
-#    define dea__interleave  DEA__FN(dea__interleave)
-#    define dea__transpose_square DEA__FN(dea__transpose_square)
+#define dea__vec               DEA__FN(dea__vec)
+#define dea__vec_memory        DEA__FN(dea__vec_memory)
+#define dea__ints              DEA__FN(dea__ints)
+#define dea__load              DEA__FN(dea__load)
+#define dea__store             DEA__FN(dea__store)
+#define dea__splat             DEA__FN(dea__splat)
+#define dea__least             DEA__FN(dea__least)
+#define dea__largest           DEA__FN(dea__largest)
+#define dea__lane_sum          DEA__FN(dea__lane_sum)
+#define dea__lane_max          DEA__FN(dea__lane_max)
+#define dea__pick              DEA__FN(dea__pick)
+#define dea__exp2s             DEA__FN(dea__exp2s)
+#define dea__transpose         DEA__FN(dea__transpose)
+#define dea__row_sums          DEA__FN(dea__row_sums)
+#define dea__group             DEA__FN(dea__group)
+#define dea__round_up          DEA__FN(dea__round_up)
+#define dea__kernel            DEA__FN(dea__kernel)
+#define dea__multiply          DEA__FN(dea__multiply)
+#define dea__product_of        DEA__FN(dea__product_of)
+#define dea__packed_gemm       DEA__FN(dea__packed_gemm)
+#define dea__pad_rows          DEA__FN(dea__pad_rows)
+#define dea__interleave        DEA__FN(dea__interleave)
+#define dea__transpose_square  DEA__FN(dea__transpose_square)
+#define dea__load_some         DEA__FN(dea__load_some)
+#define dea__store_some        DEA__FN(dea__store_some)
+#define dea__normal_cdf        DEA__FN(dea__normal_cdf)
+#define dea__gelu              DEA__FN(dea__gelu)
+#define dea__gelu_slope        DEA__FN(dea__gelu_slope)
+#define dea__norm_row          DEA__FN(dea__norm_row)
+#define dea__norm_row_backward DEA__FN(dea__norm_row_backward)
+#define dea__norm_columns      DEA__FN(dea__norm_columns)
+#define dea__add_columns       DEA__FN(dea__add_columns)
 
 /* ---- vectors */
-#    if DEA__VECTORS
+#if DEA__VECTORS
 typedef dea_real dea__vec __attribute__((vector_size(DEA__ISA / 8)));
 typedef dea_real dea__vec_memory __attribute__((vector_size(DEA__ISA / 8), aligned(sizeof(dea_real)), may_alias));
-#        if DEA__REAL_IS_DOUBLE
+#    if DEA__REAL_IS_DOUBLE
 typedef int64_t dea__ints __attribute__((vector_size(DEA__ISA / 8)));
-#        else
+#    else
 typedef int32_t dea__ints __attribute__((vector_size(DEA__ISA / 8)));
-#        endif
+#    endif
 DEA__INLINE dea__vec dea__load(const dea_real *p) {
     return (dea__vec)(*(const dea__vec_memory *)(const void *)p);
 }
@@ -876,50 +885,82 @@ DEA__INLINE void dea__store(dea_real *p, dea__vec x) {
 }
 /* Written out, because adding x to a zero vector is not folded (-0.0) and would cost an addition a broadcast. */
 DEA__INLINE dea__vec dea__splat(dea_real x) {
-#        if DEA__LANES == 16
+#    if DEA__LANES == 16
     dea__vec v = {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
-#        elif DEA__LANES == 8
+#    elif DEA__LANES == 8
     dea__vec v = {x, x, x, x, x, x, x, x};
-#        elif DEA__LANES == 4
+#    elif DEA__LANES == 4
     dea__vec v = {x, x, x, x};
-#        else
+#    else
     dea__vec v = {x, x};
-#        endif
+#    endif
     return v;
 }
 /* where ? a : b, for a comparison's result */
 DEA__INLINE dea__vec dea__pick(dea__ints where, dea__vec a, dea__vec b) {
     return (dea__vec)((where & (dea__ints)a) | (~where & (dea__ints)b));
 }
-#    else
+#else
 typedef dea_real dea__vec;
 typedef int dea__ints;
-DEA__INLINE dea__vec dea__load(const dea_real *p) { return *p; }
-DEA__INLINE void dea__store(dea_real *p, dea__vec x) { *p = x; }
-DEA__INLINE dea__vec dea__splat(dea_real x) { return x; }
-DEA__INLINE dea__vec dea__pick(dea__ints where, dea__vec a, dea__vec b) { return where ? a : b; }
-#    endif
+DEA__INLINE dea__vec dea__load(const dea_real *p) {
+    return *p;
+}
+DEA__INLINE void dea__store(dea_real *p, dea__vec x) {
+    *p = x;
+}
+DEA__INLINE dea__vec dea__splat(dea_real x) {
+    return x;
+}
+DEA__INLINE dea__vec dea__pick(dea__ints where, dea__vec a, dea__vec b) {
+    return where ? a : b;
+}
+#endif
 
 /* The smaller and the larger. On x86 the instruction itself, which compilers do not find from a vector comparison. */
-#    if DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 512
-DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) { return (dea__vec)_mm512_min_pd((__m512d)a, (__m512d)b); }
-DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) { return (dea__vec)_mm512_max_pd((__m512d)a, (__m512d)b); }
-#    elif DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 256
-DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) { return (dea__vec)_mm256_min_pd((__m256d)a, (__m256d)b); }
-DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) { return (dea__vec)_mm256_max_pd((__m256d)a, (__m256d)b); }
-#    elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 512
-DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) { return (dea__vec)_mm512_min_ps((__m512)a, (__m512)b); }
-DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) { return (dea__vec)_mm512_max_ps((__m512)a, (__m512)b); }
-#    elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 256
-DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) { return (dea__vec)_mm256_min_ps((__m256)a, (__m256)b); }
-DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) { return (dea__vec)_mm256_max_ps((__m256)a, (__m256)b); }
-#    elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE
-DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) { return (dea__vec)_mm_min_ps((__m128)a, (__m128)b); }
-DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) { return (dea__vec)_mm_max_ps((__m128)a, (__m128)b); }
-#    else
-DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) { return dea__pick((dea__ints)(a < b), a, b); }
-DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) { return dea__pick((dea__ints)(a > b), a, b); }
-#    endif
+#if DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 512
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_min_pd((__m512d)a, (__m512d)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_max_pd((__m512d)a, (__m512d)b);
+}
+#elif DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 256
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_min_pd((__m256d)a, (__m256d)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_max_pd((__m256d)a, (__m256d)b);
+}
+#elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 512
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_min_ps((__m512)a, (__m512)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_max_ps((__m512)a, (__m512)b);
+}
+#elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 256
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_min_ps((__m256)a, (__m256)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_max_ps((__m256)a, (__m256)b);
+}
+#elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm_min_ps((__m128)a, (__m128)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm_max_ps((__m128)a, (__m128)b);
+}
+#else
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return dea__pick((dea__ints)(a < b), a, b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return dea__pick((dea__ints)(a > b), a, b);
+}
+#endif
 
 DEA__INLINE dea_real dea__lane_sum(dea__vec x) {
     dea_real lanes[DEA__LANES], sum = 0;
@@ -943,7 +984,7 @@ DEA__INLINE dea__idx dea__round_up(dea__idx n, dea__idx to) {
  * mantissa. With m = 1 + fraction, 2^(m-1) is a polynomial of degree 5 (7.5e-8 relative; all terms but one positive).
  * Other types use the C library, and then DEA__LOG2_UNIT is 1 and this is exp. */
 DEA__INLINE void dea__exp2s(const int step, dea__vec *x) {
-#    if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
     dea__ints n[DEA__STEP];
     dea__vec m[DEA__STEP], p[DEA__STEP];
     DEA__EACH n[v] = __builtin_convertvector(x[v], dea__ints);
@@ -954,79 +995,79 @@ DEA__INLINE void dea__exp2s(const int step, dea__vec *x) {
     DEA__EACH p[v] = p[v] * m[v] + 0.353755317f;
     DEA__EACH p[v] = p[v] * m[v] + 0.498285914f;
     DEA__EACH x[v] = (dea__vec)((dea__ints)p[v] + (n[v] & ~0x7fffff));
-#    else
+#else
     for (int v = 0; v < step; v++) {
         dea_real lanes[DEA__LANES];
         dea__store(lanes, x[v]);
         for (int i = 0; i < DEA__LANES; i++) lanes[i] = (dea_real)exp((double)lanes[i]);
         x[v] = dea__load(lanes);
     }
-#    endif
+#endif
 }
 
 /* out[c][r] = in[r][c] for a square of LANES x LANES: for h = LANES/2, ..., 2, 1 every pair of rows that lie h apart swaps the
  * blocks of h lanes off its diagonal. */
-#    if DEA__SHUFFLE && DEA__LANES == 16
-#        define DEA__SWAP8(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);                        \
-            y = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
-#        define DEA__SWAP4(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);                      \
-            y = __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31)
-#        define DEA__SWAP2(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);                      \
-            y = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
-#        define DEA__SWAP1(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);                     \
-            y = __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31)
-#    elif DEA__SHUFFLE && DEA__LANES == 8
-#        define DEA__SWAP4(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);                                                      \
-            y = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
-#        define DEA__SWAP2(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);                                                      \
-            y = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
-#        define DEA__SWAP1(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);                                                     \
-            y = __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
-#    elif DEA__SHUFFLE && DEA__LANES == 4
-#        define DEA__SWAP2(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 1, 4, 5);                                                                    \
-            y = __builtin_shufflevector(a, b, 2, 3, 6, 7)
-#        define DEA__SWAP1(a, b, x, y)                                                                                        \
-            x = __builtin_shufflevector(a, b, 0, 4, 2, 6);                                                                    \
-            y = __builtin_shufflevector(a, b, 1, 5, 3, 7)
-#    endif
-#    define DEA__SWAP_ROWS(h, SWAP)                                                                                           \
-        DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) if (!(i & (h))) {                                                \
-            dea__vec x, y;                                                                                                    \
-            SWAP(a[i], a[i + (h)], x, y);                                                                                     \
-            a[i] = x;                                                                                                         \
-            a[i + (h)] = y;                                                                                                   \
-        }
+#if DEA__SHUFFLE && DEA__LANES == 16
+#    define DEA__SWAP8(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);                     \
+        y = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
+#    define DEA__SWAP4(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);                   \
+        y = __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31)
+#    define DEA__SWAP2(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);                   \
+        y = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#    define DEA__SWAP1(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);                  \
+        y = __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31)
+#elif DEA__SHUFFLE && DEA__LANES == 8
+#    define DEA__SWAP4(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);                                                   \
+        y = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+#    define DEA__SWAP2(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);                                                   \
+        y = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#    define DEA__SWAP1(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);                                                  \
+        y = __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
+#elif DEA__SHUFFLE && DEA__LANES == 4
+#    define DEA__SWAP2(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 4, 5);                                                                 \
+        y = __builtin_shufflevector(a, b, 2, 3, 6, 7)
+#    define DEA__SWAP1(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 4, 2, 6);                                                                 \
+        y = __builtin_shufflevector(a, b, 1, 5, 3, 7)
+#endif
+#define DEA__SWAP_ROWS(h, SWAP)                                                                                        \
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) if (!(i & (h))) {                                             \
+        dea__vec x, y;                                                                                                 \
+        SWAP(a[i], a[i + (h)], x, y);                                                                                  \
+        a[i] = x;                                                                                                      \
+        a[i + (h)] = y;                                                                                                \
+    }
 static DEA__NOINLINE void dea__transpose(const dea_real *in, dea__idx in_row, dea_real *out, dea__idx out_row) {
-#    if DEA__SHUFFLE && DEA__LANES >= 4
+#if DEA__SHUFFLE && DEA__LANES >= 4
     dea__vec a[DEA__LANES];
     DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) a[i] = dea__load(in + i * in_row);
-#        if DEA__LANES >= 16
+#    if DEA__LANES >= 16
     DEA__SWAP_ROWS(8, DEA__SWAP8)
-#        endif
-#        if DEA__LANES >= 8
+#    endif
+#    if DEA__LANES >= 8
     DEA__SWAP_ROWS(4, DEA__SWAP4)
-#        endif
+#    endif
     DEA__SWAP_ROWS(2, DEA__SWAP2)
     DEA__SWAP_ROWS(1, DEA__SWAP1)
     DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) dea__store(out + i * out_row, a[i]);
-#    else
+#else
     for (int r = 0; r < DEA__LANES; r++)
         for (int c = 0; c < DEA__LANES; c++) out[c * out_row + r] = in[r * in_row + c];
-#    endif
+#endif
 }
-#    undef DEA__SWAP_ROWS
-#    undef DEA__SWAP8
-#    undef DEA__SWAP4
-#    undef DEA__SWAP2
-#    undef DEA__SWAP1
+#undef DEA__SWAP_ROWS
+#undef DEA__SWAP8
+#undef DEA__SWAP4
+#undef DEA__SWAP2
+#undef DEA__SWAP1
 
 /* out[r] = the sum of the LANES numbers at rows + r*LANES, for LANES rows. */
 static DEA__NOINLINE void dea__row_sums(const dea_real *rows, dea_real *out) {
@@ -1047,39 +1088,39 @@ DEA__INLINE int dea__group(dea__idx left) {
 /* ROWS rows and `wide` vectors of C, over `depth` terms. The accumulators are named variables, not an array: every compiler
  * then keeps them in registers at any optimisation level. */
 DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, const dea_real *a, dea__idx lda,
-                             const dea_real *b, dea__idx ldb, dea_real *c, dea__idx ldc, int start, const dea_real *scale,
-                             const dea_real *column, dea_real *squares) {
-#    define DEA__DECLARE(r) dea__vec c##r##0, c##r##1, c##r##2;
-#    define DEA__BEGIN(r, from)                                                                                               \
-        c##r##0 = from(r, 0);                                                                                                 \
-        c##r##1 = wide > 1 ? from(r, 1) : c##r##0;                                                                            \
-        c##r##2 = wide > 2 ? from(r, 2) : c##r##0;
-#    define DEA__FROM_ZERO(r, v)   dea__splat(0)
-#    define DEA__FROM_C(r, v)      dea__load(c + r * ldc + v * DEA__LANES)
-#    define DEA__FROM_ROWS(r, v)   dea__splat(scale[r])
-#    define DEA__FROM_COLUMN(r, v) (dea__splat(scale[r]) * dea__load(column + v * DEA__LANES))
-#    define DEA__BEGIN_ZERO(r)     DEA__BEGIN(r, DEA__FROM_ZERO)
-#    define DEA__BEGIN_C(r)        DEA__BEGIN(r, DEA__FROM_C)
-#    define DEA__BEGIN_ROWS(r)     DEA__BEGIN(r, DEA__FROM_ROWS)
-#    define DEA__BEGIN_COLUMN(r)   DEA__BEGIN(r, DEA__FROM_COLUMN)
-#    define DEA__TERM(r)                                                                                                      \
-        {                                                                                                                     \
-            const dea__vec x = dea__splat(across ? a[r] : a[r * lda]);                                                        \
-            c##r##0 += x * b0;                                                                                                \
-            if (wide > 1) c##r##1 += x * b1;                                                                                  \
-            if (wide > 2) c##r##2 += x * b2;                                                                                  \
-        }
-#    define DEA__FINISH(r)                                                                                                    \
-        dea__store(c + r * ldc, c##r##0);                                                                                     \
-        if (wide > 1) dea__store(c + r * ldc + DEA__LANES, c##r##1);                                                          \
-        if (wide > 2) dea__store(c + r * ldc + 2 * DEA__LANES, c##r##2);
-#    define DEA__SQUARES(r)                                                                                                   \
-        {                                                                                                                     \
-            dea__vec s = dea__load(squares + r * DEA__LANES) + c##r##0 * c##r##0;                                             \
-            if (wide > 1) s += c##r##1 * c##r##1;                                                                             \
-            if (wide > 2) s += c##r##2 * c##r##2;                                                                             \
-            dea__store(squares + r * DEA__LANES, s);                                                                          \
-        }
+                             const dea_real *b, dea__idx ldb, dea_real *c, dea__idx ldc, int start,
+                             const dea_real *scale, const dea_real *column, dea_real *squares) {
+#define DEA__DECLARE(r) dea__vec c##r##0, c##r##1, c##r##2;
+#define DEA__BEGIN(r, from)                                                                                            \
+    c##r##0 = from(r, 0);                                                                                              \
+    c##r##1 = wide > 1 ? from(r, 1) : c##r##0;                                                                         \
+    c##r##2 = wide > 2 ? from(r, 2) : c##r##0;
+#define DEA__FROM_ZERO(r, v)   dea__splat(0)
+#define DEA__FROM_C(r, v)      dea__load(c + r * ldc + v * DEA__LANES)
+#define DEA__FROM_ROWS(r, v)   dea__splat(scale[r])
+#define DEA__FROM_COLUMN(r, v) (dea__splat(scale[r]) * dea__load(column + v * DEA__LANES))
+#define DEA__BEGIN_ZERO(r)     DEA__BEGIN(r, DEA__FROM_ZERO)
+#define DEA__BEGIN_C(r)        DEA__BEGIN(r, DEA__FROM_C)
+#define DEA__BEGIN_ROWS(r)     DEA__BEGIN(r, DEA__FROM_ROWS)
+#define DEA__BEGIN_COLUMN(r)   DEA__BEGIN(r, DEA__FROM_COLUMN)
+#define DEA__TERM(r)                                                                                                   \
+    {                                                                                                                  \
+        const dea__vec x = dea__splat(across ? a[r] : a[r * lda]);                                                     \
+        c##r##0 += x * b0;                                                                                             \
+        if (wide > 1) c##r##1 += x * b1;                                                                               \
+        if (wide > 2) c##r##2 += x * b2;                                                                               \
+    }
+#define DEA__FINISH(r)                                                                                                 \
+    dea__store(c + r * ldc, c##r##0);                                                                                  \
+    if (wide > 1) dea__store(c + r * ldc + DEA__LANES, c##r##1);                                                       \
+    if (wide > 2) dea__store(c + r * ldc + 2 * DEA__LANES, c##r##2);
+#define DEA__SQUARES(r)                                                                                                \
+    {                                                                                                                  \
+        dea__vec s = dea__load(squares + r * DEA__LANES) + c##r##0 * c##r##0;                                          \
+        if (wide > 1) s += c##r##1 * c##r##1;                                                                          \
+        if (wide > 2) s += c##r##2 * c##r##2;                                                                          \
+        dea__store(squares + r * DEA__LANES, s);                                                                       \
+    }
     DEA__FOR_ROWS(DEA__DECLARE)
     if (start == DEA__ADD_TO_C) {
         DEA__FOR_ROWS(DEA__BEGIN_C)
@@ -1101,38 +1142,44 @@ DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, c
     if (squares) {
         DEA__FOR_ROWS(DEA__SQUARES)
     }
-#    undef DEA__DECLARE
-#    undef DEA__BEGIN
-#    undef DEA__FROM_ZERO
-#    undef DEA__FROM_C
-#    undef DEA__FROM_ROWS
-#    undef DEA__FROM_COLUMN
-#    undef DEA__BEGIN_ZERO
-#    undef DEA__BEGIN_C
-#    undef DEA__BEGIN_ROWS
-#    undef DEA__BEGIN_COLUMN
-#    undef DEA__TERM
-#    undef DEA__FINISH
-#    undef DEA__SQUARES
+#undef DEA__DECLARE
+#undef DEA__BEGIN
+#undef DEA__FROM_ZERO
+#undef DEA__FROM_C
+#undef DEA__FROM_ROWS
+#undef DEA__FROM_COLUMN
+#undef DEA__BEGIN_ZERO
+#undef DEA__BEGIN_C
+#undef DEA__BEGIN_ROWS
+#undef DEA__BEGIN_COLUMN
+#undef DEA__TERM
+#undef DEA__FINISH
+#undef DEA__SQUARES
 }
 
 /* `rows` (a multiple of ROWS) times `wide` vectors of the product p. The six instances of the kernel are here. */
 static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__product *p) {
-#    define DEA__SWEEP(wide_, across_)                                                                                        \
-        for (dea__idx r = 0; r < rows; r += DEA__ROWS)                                                                        \
-            dea__kernel(wide_, across_, p->depth, p->a + (across_ ? r : r * p->lda), p->lda, p->b, p->ldb,                    \
-                        p->c + r * p->ldc, p->ldc, p->start, p->scale ? p->scale + r : NULL, p->column,                       \
-                        p->squares ? p->squares + r * DEA__LANES : NULL)
+#define DEA__SWEEP(wide_, across_)                                                                                     \
+    for (dea__idx r = 0; r < rows; r += DEA__ROWS)                                                                     \
+    dea__kernel(wide_, across_, p->depth, p->a + (across_ ? r : r * p->lda), p->lda, p->b, p->ldb, p->c + r * p->ldc,  \
+                p->ldc, p->start, p->scale ? p->scale + r : NULL, p->column,                                           \
+                p->squares ? p->squares + r * DEA__LANES : NULL)
     if (p->across) {
-        if (wide == 3) DEA__SWEEP(3, 1);
-        else if (wide == 2) DEA__SWEEP(2, 1);
-        else DEA__SWEEP(1, 1);
+        if (wide == 3)
+            DEA__SWEEP(3, 1);
+        else if (wide == 2)
+            DEA__SWEEP(2, 1);
+        else
+            DEA__SWEEP(1, 1);
     } else {
-        if (wide == 3) DEA__SWEEP(3, 0);
-        else if (wide == 2) DEA__SWEEP(2, 0);
-        else DEA__SWEEP(1, 0);
+        if (wide == 3)
+            DEA__SWEEP(3, 0);
+        else if (wide == 2)
+            DEA__SWEEP(2, 0);
+        else
+            DEA__SWEEP(1, 0);
     }
-#    undef DEA__SWEEP
+#undef DEA__SWEEP
 }
 
 /* c [rows][columns] = (start) + op(a) b, with row-major b; sizes padded. across: a is [depth][rows], else [rows][depth]. */
@@ -1190,8 +1237,9 @@ static void dea__transpose_square(dea__idx n, const dea_real *in, dea_real *out)
 /* c [m,n] = alpha op(a) op(b) + beta c, row-major, op by transpose_a and transpose_b as in BLAS. beta = 0 does not read c.
  * b is packed a panel of 3 vectors by DEPTH terms at a time, in a buffer on the stack (at most 24 KiB of it, and as much
  * for edges); a is read in place. Each element is one sum in order of k whatever the panel. */
-static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha, const dea_real *a,
-                      dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta, dea_real *c, dea__idx ldc) {
+static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha,
+                             const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta,
+                             dea_real *c, dea__idx ldc) {
     enum { WIDTH = 3 * DEA__LANES, DEPTH = 128 };
     dea_real panel[DEPTH * WIDTH], edge_a[DEPTH * DEA__ROWS], edge_c[DEA__ROWS * WIDTH];
     if (beta != 1 || k == 0 || alpha == 0)
@@ -1203,7 +1251,7 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
         const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
         const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH;
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH;
             for (dea__idx p = 0; p < depth; p++) {
                 dea_real *row = panel + p * width;
                 if (transpose_b)
@@ -1226,13 +1274,155 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
                 for (dea__idx r = 0; r < DEA__ROWS; r++)
                     for (dea__idx j = 0; j < width; j++)
                         edge_c[r * width + j] = r < rows && j < columns ? c[(i0 + r) * ldc + j0 + j] : 0;
-                dea__product e = {0, DEA__ADD_TO_C, depth, edge_a, DEPTH, panel, width, edge_c, width, NULL, NULL, NULL};
+                dea__product e = {0,     DEA__ADD_TO_C, depth, edge_a, DEPTH, panel,
+                                  width, edge_c,        width, NULL,   NULL,  NULL};
                 dea__multiply(wide, DEA__ROWS, &e);
                 for (dea__idx r = 0; r < rows; r++)
                     for (dea__idx j = 0; j < columns; j++) c[(i0 + r) * ldc + j0 + j] = edge_c[r * width + j];
             }
         }
         j0 += width;
+    }
+}
+
+/* ---- element-wise passes of the parts, any length n */
+
+/* The first `count` lanes, 1 to LANES; the others 0. */
+DEA__INLINE dea__vec dea__load_some(const dea_real *p, dea__idx count) {
+    if (count >= DEA__LANES) return dea__load(p);
+    dea_real lanes[DEA__LANES] = {0};
+    for (dea__idx i = 0; i < count; i++) lanes[i] = p[i];
+    return dea__load(lanes);
+}
+DEA__INLINE void dea__store_some(dea_real *p, dea__vec x, dea__idx count) {
+    dea_real lanes[DEA__LANES];
+    if (count >= DEA__LANES) {
+        dea__store(p, x);
+        return;
+    }
+    dea__store(lanes, x);
+    for (dea__idx i = 0; i < count; i++) p[i] = lanes[i];
+}
+
+/* Phi(x), and exp(-x^2/2) in *bell. For t = |x|, Phi(-t) = exp(-t^2/2) P(1/(1 + 0.23 t)) with a polynomial of degree 8, relative
+ * error 5e-8: the left tail keeps its digits. Beyond 13 both are constant, where a float's product with them no longer
+ * matters; the operand order of the limits lets a NaN through. */
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+DEA__INLINE dea__vec dea__normal_cdf(dea__vec x, dea__vec *bell) {
+    const dea__vec near = dea__largest(dea__splat(-13), dea__least(dea__splat(13), x));
+    const dea__vec t = dea__largest(-near, near), u = dea__splat(1) / (dea__splat(1) + dea__splat(0.23f) * t);
+    dea__vec e[DEA__STEP], p = dea__splat(-0.0784324043f);
+    p = p * u + dea__splat(0.290235806f);
+    p = p * u + dea__splat(-0.277739079f);
+    p = p * u + dea__splat(0.301002412f);
+    p = p * u + dea__splat(-0.0325729578f);
+    p = p * u + dea__splat(0.119354541f);
+    p = p * u + dea__splat(0.08580738f);
+    p = p * u + dea__splat(0.0923715913f);
+    p = p * u + dea__splat(-2.73133293e-5f);
+    e[0] = near * near * dea__splat(-0.5f * DEA__LOG2_UNIT);
+    dea__exp2s(1, e);
+    *bell = e[0];
+    const dea__vec tail = e[0] * p;
+    return dea__pick((dea__ints)(x > dea__splat(0)), dea__splat(1) - tail, tail);
+}
+#else
+DEA__INLINE dea__vec dea__normal_cdf(dea__vec x, dea__vec *bell) {
+    dea_real in[DEA__LANES], cdf[DEA__LANES], exponential[DEA__LANES];
+    dea__store(in, x);
+    for (int i = 0; i < DEA__LANES; i++) {
+        cdf[i] = DEA__REAL(0.5 * erfc((double)in[i] * -0.70710678118654752440));
+        exponential[i] = DEA__REAL(exp(-0.5 * (double)in[i] * (double)in[i]));
+    }
+    *bell = dea__load(exponential);
+    return dea__load(cdf);
+}
+#endif
+
+/* y = x Phi(x) */
+static void dea__gelu(const dea_real *x_, dea_real *y, dea__idx n) {
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec bell, x = dea__load_some(x_ + j, n - j);
+        dea__store_some(y + j, x * dea__normal_cdf(x, &bell), n - j);
+    }
+}
+/* dx = dy (Phi(x) + x exp(-x^2/2)/sqrt(2 pi)) */
+static void dea__gelu_slope(const dea_real *x_, const dea_real *dy, dea_real *dx, dea__idx n) {
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec bell, x = dea__load_some(x_ + j, n - j), cdf = dea__normal_cdf(x, &bell);
+        cdf = cdf + x * bell * dea__splat(DEA__REAL(0.39894228040143267794));
+        dea__store_some(dx + j, dea__load_some(dy + j, n - j) * cdf, n - j);
+    }
+}
+
+/* One row of a layer norm. The mean is taken twice, the second time of what the first left over, so that a large common
+ * part of x does not cost digits. gain and bias may be NULL. */
+static void dea__norm_row(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, dea__idx n,
+                          double eps, dea_real *mean_out, dea_real *scale_out) {
+    dea__vec sum = dea__splat(0), rest = dea__splat(0), squares = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) sum += dea__load_some(x + j, n - j);
+    const dea_real mean = DEA__REAL((double)dea__lane_sum(sum) / (double)n);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec d = dea__load_some(x + j, n - j) - dea__splat(mean);
+        if (n - j < DEA__LANES) { /* lanes past the end must not count as -mean */
+            dea_real lanes[DEA__LANES];
+            dea__store(lanes, d);
+            d = dea__load_some(lanes, n - j);
+        }
+        rest += d;
+        squares += d * d;
+    }
+    const double left = (double)dea__lane_sum(rest) / (double)n;
+    const double variance = (double)dea__lane_sum(squares) / (double)n - left * left;
+    const double scale = 1 / sqrt((variance > 0 || variance != variance ? variance : 0) + eps);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec hat = (dea__load_some(x + j, n - j) - dea__splat(mean) - dea__splat(DEA__REAL(left))) *
+                       dea__splat(DEA__REAL(scale));
+        if (gain) hat = hat * dea__load_some(gain + j, n - j);
+        if (bias) hat = hat + dea__load_some(bias + j, n - j);
+        dea__store_some(y + j, hat, n - j);
+    }
+    *mean_out = DEA__REAL((double)mean + left);
+    *scale_out = DEA__REAL(scale);
+}
+/* g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)), hat = (x - mean) scale */
+static void dea__norm_row_backward(const dea_real *x, const dea_real *gain, const dea_real *dy, dea_real *dx,
+                                   dea__idx n, dea_real mean, dea_real scale) {
+    dea__vec sum = dea__splat(0), product = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) { /* lanes past the end have g = 0 */
+        dea__vec g = dea__load_some(dy + j, n - j);
+        if (gain) g = g * dea__load_some(gain + j, n - j);
+        sum += g;
+        product += g * (dea__load_some(x + j, n - j) - dea__splat(mean));
+    }
+    const double mean_g = (double)dea__lane_sum(sum) / (double)n;
+    const double along = (double)dea__lane_sum(product) / (double)n * (double)scale * (double)scale;
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec g = dea__load_some(dy + j, n - j);
+        if (gain) g = g * dea__load_some(gain + j, n - j);
+        g = g - dea__splat(DEA__REAL(mean_g)) -
+            (dea__load_some(x + j, n - j) - dea__splat(mean)) * dea__splat(DEA__REAL(along));
+        dea__store_some(dx + j, g * dea__splat(scale), n - j);
+    }
+}
+/* dgain += sum over rows of dy o (x - mean) scale, rows in order */
+static void dea__norm_columns(const dea_real *x, const dea_real *dy, const dea_real *mean, const dea_real *scale,
+                              dea__idx rows, dea__idx width, dea_real *dgain) {
+    for (dea__idx j = 0; j < width; j += DEA__LANES) {
+        dea__vec sum = dea__load_some(dgain + j, width - j);
+        for (dea__idx i = 0; i < rows; i++) {
+            const dea__vec d = dea__load_some(x + i * width + j, width - j) - dea__splat(mean[i]);
+            sum += dea__load_some(dy + i * width + j, width - j) * (d * dea__splat(scale[i]));
+        }
+        dea__store_some(dgain + j, sum, width - j);
+    }
+}
+/* out += column sums of x [rows,width], rows in order */
+static void dea__add_columns(const dea_real *x, dea__idx rows, dea__idx width, dea_real *out) {
+    for (dea__idx j = 0; j < width; j += DEA__LANES) {
+        dea__vec sum = dea__load_some(out + j, width - j);
+        for (dea__idx i = 0; i < rows; i++) sum += dea__load_some(x + i * width + j, width - j);
+        dea__store_some(out + j, sum, width - j);
     }
 }
 #endif /* DEA__ISA */
@@ -1319,11 +1509,10 @@ static size_t dea__span(const dea__view *view) {
     return span;
 }
 
-/* Whether two tensors with overlapping ranges truly share an element. Tensors that interleave, as in a fused [B,T,3,H,d],
- * have equal strides and do not; with different strides the answer is a cautious yes. */
-static int dea__collide(const dea__view *x, const dea__view *y) {
+/* Whether two strided tensors whose ranges overlap truly share an element. Tensors that interleave, as in a fused
+ * [B,T,3,H,d], have equal strides and do not; with different strides the answer is a cautious yes. */
+static int dea__rows_collide(const dea__view *x, const dea__view *y) {
     const uintptr_t x0 = (uintptr_t)x->data, y0 = (uintptr_t)y->data;
-    if (x0 + dea__span(x) * sizeof(dea_real) <= y0 || y0 + dea__span(y) * sizeof(dea_real) <= x0) return 0;
     const dea_strides s = x->strides;
     if (s.batch != y->strides.batch || s.head != y->strides.head || s.token != y->strides.token || s.token <= 0)
         return 1;
@@ -1344,37 +1533,46 @@ static int dea__collide(const dea__view *x, const dea__view *y) {
     return 0;
 }
 
-static dea__view dea__flat_view(const dea_real *data, size_t count) { /* any contiguous tensor, as one row a unit */
-    const dea_strides none = {0, 0, 0};
-    dea__view view = dea__view_of(data, none, 1, 1, 1, 1);
-    view.tokens = (int)(count > INT32_MAX ? INT32_MAX : count);
-    view.strides.token = (ptrdiff_t)(count > INT32_MAX ? (count - 1) / (INT32_MAX - 1) : 1);
-    return view;
-}
+/* The memory of one call's arguments, to be checked for sharing. Inputs may share with inputs. */
+typedef struct dea__extent {
+    uintptr_t begin, end; /* bytes */
+    int is_output, strided;
+    dea__view view; /* if strided */
+} dea__extent;
 
-/* Tensors of one call, to be checked for shared memory. Inputs may share with inputs. */
 typedef struct dea__tensors {
-    dea__view view[40];
-    int is_output[40];
+    dea__extent of[40];
     int count;
 } dea__tensors;
 
-static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
-    if (!view.data) return;
-    tensors->view[tensors->count] = view;
-    tensors->is_output[tensors->count++] = is_output;
+static dea__extent *dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
+    dea__extent *extent = &tensors->of[tensors->count];
+    if (!data) return NULL;
+    memset(extent, 0, sizeof *extent);
+    extent->begin = (uintptr_t)data;
+    extent->end = extent->begin + bytes;
+    extent->is_output = is_output;
+    tensors->count++;
+    return extent;
 }
 
-static void dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
-    if (!data) return;
-    dea__add_view(tensors, dea__flat_view((const dea_real *)data, (bytes + sizeof(dea_real) - 1) / sizeof(dea_real)),
-                  is_output);
+static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
+    dea__extent *extent = dea__add_flat(tensors, view.data, dea__span(&view) * sizeof(dea_real), is_output);
+    if (!extent) return;
+    extent->strided = 1;
+    extent->view = view;
+}
+
+static int dea__collide(const dea__extent *x, const dea__extent *y) {
+    if (x->end <= y->begin || y->end <= x->begin) return 0;
+    return !x->strided || !y->strided || dea__rows_collide(&x->view, &y->view);
 }
 
 static dea_status dea__check_alias(const dea__tensors *tensors) {
     for (int i = 0; i < tensors->count; i++)
         for (int j = 0; j < i; j++)
-            if ((tensors->is_output[i] || tensors->is_output[j]) && dea__collide(&tensors->view[i], &tensors->view[j]))
+            if ((tensors->of[i].is_output || tensors->of[j].is_output) &&
+                dea__collide(&tensors->of[i], &tensors->of[j]))
                 return DEA_ERR_ALIAS;
     return DEA_OK;
 }
@@ -1924,13 +2122,13 @@ static size_t dea__plain_workspace(const dea_attention *a) {
 
 /* One query row in the element passes. */
 typedef struct dea__row {
-    dea_real s0, s1;   /* forward: what turns raw energies into t L Et. backward: t/(sigma + eps) */
-    dea_real w0, w1;   /* gate weights of both energies, for the same units, times -L */
-    dea_real gate;     /* -L w_q.q */
-    dea_real shift;    /* subtracted from the scores before exp, in natural units */
-    dea_real absent;   /* backward: the value of dA - delta where dropout removed the weight, -delta */
-    dea__row_key key;  /* dropout */
-    int bad;            /* causal: q (or d_o) of this row is not finite; the row is left out and its results are NaN */
+    dea_real s0, s1;  /* forward: what turns raw energies into t L Et. backward: t/(sigma + eps) */
+    dea_real w0, w1;  /* gate weights of both energies, for the same units, times -L */
+    dea_real gate;    /* -L w_q.q */
+    dea_real shift;   /* subtracted from the scores before exp, in natural units */
+    dea_real absent;  /* backward: the value of dA - delta where dropout removed the weight, -delta */
+    dea__row_key key; /* dropout */
+    int bad;          /* causal: q (or d_o) of this row is not finite; the row is left out and its results are NaN */
 } dea__row;
 
 /* One call of the fast path. Tasks are numbered (head, group of batch rows, split of the queries); a sum over tasks is kept in
@@ -1942,13 +2140,13 @@ typedef struct dea__fast {
     const dea_real *out_in, *saved, *d_out; /* backward */
     dea_gradients gradients;
     const dea_gate *gate;
-    struct dea__gate_sums *gate_sums;       /* [tasks] */
+    struct dea__gate_sums *gate_sums; /* [tasks] */
     int groups, splits;
-    char *slices;                           /* one a worker */
+    char *slices; /* one a worker */
     size_t slice_bytes;
-    dea_real *partial_keys;                 /* [B,H,splits-1,2,Tk,d]: dk and dv of splits 1.. */
-    dea_real *partial_parameters;           /* [tasks] of dw_rel, padded */
-    double *partial_temperature;            /* [tasks] */
+    dea_real *partial_keys;       /* [B,H,splits-1,2,Tk,d]: dk and dv of splits 1.. */
+    dea_real *partial_parameters; /* [tasks] of dw_rel, padded */
+    double *partial_temperature;  /* [tasks] */
     void (*task)(const struct dea__fast *f, dea__idx task, char *slice);
 } dea__fast;
 
@@ -1960,22 +2158,22 @@ typedef struct dea__buffers {
     dea__idx queries;             /* rows before the first that sees a key that is not finite (causal), else all */
     dea__idx last_bad;            /* backward: the last row left out as not finite, or -1 */
     /* parameters of the head */
-    dea_real *w, *wt, *wq, *wk;   /* W_rel and its transpose [dp][dp], w_q and w_k [dp] */
+    dea_real *w, *wt, *wq, *wk; /* W_rel and its transpose [dp][dp], w_q and w_k [dp] */
     dea_real gate0, gate1, bias;
     /* keys: centred, as rows and interleaved; values likewise */
     dea_real *kc, *kt, *v, *vt;
-    const dea_real *values;       /* v, or the caller's own where it needs no padding */
+    const dea_real *values; /* v, or the caller's own where it needs no padding */
     dea__idx values_row;
-    dea_real *kbar;               /* [dp] mean key */
-    dea_real *norm;               /* [np] -(|k - kbar|^2 - mean)/d */
-    dea_real *gk;                 /* [np] -L (w_k.k + c) */
-    dea_real *keep;               /* [np] 1, 0 for padding */
-    dea_real *ramp;               /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
+    dea_real *kbar; /* [dp] mean key */
+    dea_real *norm; /* [np] -(|k - kbar|^2 - mean)/d */
+    dea_real *gk;   /* [np] -L (w_k.k + c) */
+    dea_real *keep; /* [np] 1, 0 for padding */
+    dea_real *ramp; /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
     /* a block of queries; energies of both experts are stacked, so are their queries */
     dea_real *q, *qu, *go, *dqu, *ob;
     dea_real *scale0, *scale1, *ones, *minus_delta, *sums, *gates;
     dea__row *rows;
-    dea__idx *sees, *reach;       /* keys a row sees; the same for its group of ROWS rows, rounded up */
+    dea__idx *sees, *reach; /* keys a row sees; the same for its group of ROWS rows, rounded up */
     dea_real *x, *y, *dmap, *p, *label;
     /* gradients */
     dea_real *dk, *dv, *column, *dw;
@@ -1987,7 +2185,7 @@ typedef struct dea__buffers {
     /* gate */
     dea_real *column_dense, *column_photo;
     int *list;
-    size_t *blocks, block_count;  /* the label blocks of this batch row */
+    size_t *blocks, block_count; /* the label blocks of this batch row */
 } dea__buffers;
 
 enum { DEA__FORWARD, DEA__BACKWARD, DEA__GATE };
@@ -1999,8 +2197,18 @@ typedef struct dea__isa_table {
     void (*forward)(const dea__fast *f, dea__idx task, char *slice);
     void (*backward)(const dea__fast *f, dea__idx task, char *slice);
     void (*gate)(const dea__fast *f, dea__idx task, char *slice);
-    void (*gemm)(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha, const dea_real *a,
-                 dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta, dea_real *c, dea__idx ldc);
+    void (*gemm)(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha,
+                 const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta, dea_real *c,
+                 dea__idx ldc);
+    void (*gelu)(const dea_real *x, dea_real *y, dea__idx n);
+    void (*gelu_slope)(const dea_real *x, const dea_real *dy, dea_real *dx, dea__idx n);
+    void (*norm_row)(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, dea__idx n, double eps,
+                     dea_real *mean, dea_real *scale);
+    void (*norm_row_backward)(const dea_real *x, const dea_real *gain, const dea_real *dy, dea_real *dx, dea__idx n,
+                              dea_real mean, dea_real scale);
+    void (*norm_columns)(const dea_real *x, const dea_real *dy, const dea_real *mean, const dea_real *scale,
+                         dea__idx rows, dea__idx width, dea_real *dgain);
+    void (*add_columns)(const dea_real *x, dea__idx rows, dea__idx width, dea_real *out);
 } dea__isa_table;
 
 /* The first of item n's when n are dealt to `parts`. */
@@ -2020,7 +2228,8 @@ static double dea__label_of(const dea_attention *a, int b, dea__idx i, dea__idx 
     if (a->labels) return (double)a->labels[((dea__idx)b * a->seq_q + i) * a->seq_k + j];
     for (size_t e = 0; e < m->block_count; e++) {
         const dea_label_block *block = &a->label_blocks[m->blocks[e]];
-        if (i >= block->q_begin && i < block->q_end && j >= block->k_begin && j < block->k_end) return (double)block->alpha;
+        if (i >= block->q_begin && i < block->q_end && j >= block->k_begin && j < block->k_end)
+            return (double)block->alpha;
     }
     return (double)NAN;
 }
@@ -2054,52 +2263,52 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #endif /* once */
 
 #ifdef DEA__ISA
-#    define dea__weights         DEA__FN(dea__weights)
-#    define dea__weights_steps   DEA__FN(dea__weights_steps)
-#    define dea__gate_steps      DEA__FN(dea__gate_steps)
-#    define dea__cells           DEA__FN(dea__cells)
-#    define dea__kept            DEA__FN(dea__kept)
-#    define dea__scores_any      DEA__FN(dea__scores_any)
-#    define dea__weights_any     DEA__FN(dea__weights_any)
-#    define dea__slopes_steps    DEA__FN(dea__slopes_steps)
-#    define dea__slopes          DEA__FN(dea__slopes)
-#    define dea__slopes_any      DEA__FN(dea__slopes_any)
-#    define dea__project         DEA__FN(dea__project)
-#    define dea__pack_head       DEA__FN(dea__pack_head)
-#    define dea__pack_keys       DEA__FN(dea__pack_keys)
-#    define dea__pack_values     DEA__FN(dea__pack_values)
-#    define dea__energies        DEA__FN(dea__energies)
-#    define dea__value_products  DEA__FN(dea__value_products)
-#    define dea__rows_by_tile    DEA__FN(dea__rows_by_tile)
-#    define dea__keys_by_tile    DEA__FN(dea__keys_by_tile)
-#    define dea__centre_row      DEA__FN(dea__centre_row)
-#    define dea__load_block      DEA__FN(dea__load_block)
-#    define dea__scale_block     DEA__FN(dea__scale_block)
-#    define dea__label_tile      DEA__FN(dea__label_tile)
-#    define dea__weigh_tile      DEA__FN(dea__weigh_tile)
-#    define dea__differentiate_tile DEA__FN(dea__differentiate_tile)
-#    define dea__finish_row      DEA__FN(dea__finish_row)
-#    define dea__covariance      DEA__FN(dea__covariance)
-#    define dea__all_finite      DEA__FN(dea__all_finite)
-#    define dea__layout          DEA__FN(dea__layout)
-#    define dea__block_rows      DEA__FN(dea__block_rows)
-#    define dea__forward_panel   DEA__FN(dea__forward_panel)
-#    define dea__forward_block   DEA__FN(dea__forward_block)
-#    define dea__backward_block  DEA__FN(dea__backward_block)
-#    define dea__steep           DEA__FN(dea__steep)
-#    define dea__forward_stream  DEA__FN(dea__forward_stream)
-#    define dea__backward_panel  DEA__FN(dea__backward_panel)
-#    define dea__backward_stream DEA__FN(dea__backward_stream)
-#    define dea__backward_rows   DEA__FN(dea__backward_rows)
-#    define dea__write_keys      DEA__FN(dea__write_keys)
-#    define dea__usable_keys     DEA__FN(dea__usable_keys)
-#    define dea__panel_keys      DEA__FN(dea__panel_keys)
-#    define dea__slice           DEA__FN(dea__slice)
-#    define dea__parameter_count DEA__FN(dea__parameter_count)
-#    define dea__fill_row        DEA__FN(dea__fill_row)
-#    define dea__blank_rows      DEA__FN(dea__blank_rows)
-#    define dea__forward_task    DEA__FN(dea__forward_task)
-#    define dea__backward_task   DEA__FN(dea__backward_task)
+#define dea__weights            DEA__FN(dea__weights)
+#define dea__weights_steps      DEA__FN(dea__weights_steps)
+#define dea__gate_steps         DEA__FN(dea__gate_steps)
+#define dea__cells              DEA__FN(dea__cells)
+#define dea__kept               DEA__FN(dea__kept)
+#define dea__scores_any         DEA__FN(dea__scores_any)
+#define dea__weights_any        DEA__FN(dea__weights_any)
+#define dea__slopes_steps       DEA__FN(dea__slopes_steps)
+#define dea__slopes             DEA__FN(dea__slopes)
+#define dea__slopes_any         DEA__FN(dea__slopes_any)
+#define dea__project            DEA__FN(dea__project)
+#define dea__pack_head          DEA__FN(dea__pack_head)
+#define dea__pack_keys          DEA__FN(dea__pack_keys)
+#define dea__pack_values        DEA__FN(dea__pack_values)
+#define dea__energies           DEA__FN(dea__energies)
+#define dea__value_products     DEA__FN(dea__value_products)
+#define dea__rows_by_tile       DEA__FN(dea__rows_by_tile)
+#define dea__keys_by_tile       DEA__FN(dea__keys_by_tile)
+#define dea__centre_row         DEA__FN(dea__centre_row)
+#define dea__load_block         DEA__FN(dea__load_block)
+#define dea__scale_block        DEA__FN(dea__scale_block)
+#define dea__label_tile         DEA__FN(dea__label_tile)
+#define dea__weigh_tile         DEA__FN(dea__weigh_tile)
+#define dea__differentiate_tile DEA__FN(dea__differentiate_tile)
+#define dea__finish_row         DEA__FN(dea__finish_row)
+#define dea__covariance         DEA__FN(dea__covariance)
+#define dea__all_finite         DEA__FN(dea__all_finite)
+#define dea__layout             DEA__FN(dea__layout)
+#define dea__block_rows         DEA__FN(dea__block_rows)
+#define dea__forward_panel      DEA__FN(dea__forward_panel)
+#define dea__forward_block      DEA__FN(dea__forward_block)
+#define dea__backward_block     DEA__FN(dea__backward_block)
+#define dea__steep              DEA__FN(dea__steep)
+#define dea__forward_stream     DEA__FN(dea__forward_stream)
+#define dea__backward_panel     DEA__FN(dea__backward_panel)
+#define dea__backward_stream    DEA__FN(dea__backward_stream)
+#define dea__backward_rows      DEA__FN(dea__backward_rows)
+#define dea__write_keys         DEA__FN(dea__write_keys)
+#define dea__usable_keys        DEA__FN(dea__usable_keys)
+#define dea__panel_keys         DEA__FN(dea__panel_keys)
+#define dea__slice              DEA__FN(dea__slice)
+#define dea__parameter_count    DEA__FN(dea__parameter_count)
+#define dea__fill_row           DEA__FN(dea__fill_row)
+#define dea__blank_rows         DEA__FN(dea__blank_rows)
+#define dea__forward_task       DEA__FN(dea__forward_task)
+#define dea__backward_task      DEA__FN(dea__backward_task)
 
 /* ---- element passes: one row of a tile at a time, every operation over `step` vectors so that chains overlap.
  * Units: scores are t L S with L = DEA__LOG2_UNIT, so that the exponential is cheap; the gate works on -L z, so that
@@ -2120,8 +2329,8 @@ DEA__INLINE void dea__gate_steps(const int step, const dea__vec *x, const dea__v
 /* weights p = exp(S) of raw energies x, y; *sum += those of real keys, lane by lane. Padding has p != 0, but its value is 0. */
 DEA__INLINE dea__vec dea__weights_steps(const int step, const dea_real *x_, const dea_real *y_, dea_real *p,
                                         const dea_real *gk, const dea_real *keep, dea__idx n, const dea__row *row) {
-    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0), w1 = dea__splat(row->w1),
-                   gate = dea__splat(row->gate);
+    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
+                   w1 = dea__splat(row->w1), gate = dea__splat(row->gate);
     dea__vec sum[DEA__STEP];
     DEA__EACH sum[v] = dea__splat(0);
     for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
@@ -2153,8 +2362,8 @@ typedef struct dea__cells {
     const dea_real *gk, *keep;
     const dea_real *label; /* NULL, or the row's labels: NaN for none */
     dea_real gamma;
-    uint32_t threshold;    /* dropout: a weight stays where its hash is not below; 0 for none */
-    uint32_t first;        /* index of the tile's first key */
+    uint32_t threshold; /* dropout: a weight stays where its hash is not below; 0 for none */
+    uint32_t first;     /* index of the tile's first key */
 } dea__cells;
 
 /* 1 where dropout keeps the weight of key `first + lane` in this row, else 0 */
@@ -2170,8 +2379,9 @@ DEA__INLINE dea__vec dea__kept(uint32_t first, const dea__row *row, uint32_t thr
 static DEA__NOINLINE dea_real dea__scores_any(const dea__cells *c, const dea_real *x_, const dea_real *y_, dea_real *s,
                                               dea__idx n, const dea__row *row) {
     enum { step = 1 };
-    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0), w1 = dea__splat(row->w1),
-                   gate = dea__splat(row->gate), lowest = dea__splat(-DEA__REAL_MAX), gamma = dea__splat(c->gamma);
+    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
+                   w1 = dea__splat(row->w1), gate = dea__splat(row->gate), lowest = dea__splat(-DEA__REAL_MAX),
+                   gamma = dea__splat(c->gamma);
     dea__vec top = lowest;
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
         dea__vec x = dea__load(x_ + j), y = dea__load(y_ + j), z;
@@ -2190,7 +2400,8 @@ static DEA__NOINLINE dea_real dea__scores_any(const dea__cells *c, const dea_rea
 }
 
 /* p = exp(S - shift) in place of s, 0 where `keep` is 0 or dropout says so; sum += before dropout. */
-static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea__idx n, const dea__row *row, dea_real *sum) {
+static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea__idx n, const dea__row *row,
+                                           dea_real *sum) {
     enum { step = 1 };
     const dea__vec shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW);
     dea__vec total = dea__load(sum);
@@ -2207,12 +2418,12 @@ static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea
 
 /* Backward of one row. x, y: t L Et. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
  * of sums, BLOCK rows each: of d, g, d x, g y. column (may be NULL) += g s1. */
-DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cells *c, const dea_real *x_, const dea_real *y_,
-                                   dea_real *d, dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
-                                   dea_real *sums) {
-    const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate), s1 = dea__splat(row->s1),
-                   shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW),
-                   gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
+DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cells *c, const dea_real *x_,
+                                   const dea_real *y_, dea_real *d, dea_real *g, dea_real *p, dea_real *column,
+                                   dea__idx n, const dea__row *row, dea_real *sums) {
+    const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
+                   s1 = dea__splat(row->s1), shift = dea__splat(row->shift * DEA__LOG2_UNIT),
+                   low = dea__splat(DEA__EXP_LOW), gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
     dea__vec m0[2], m1[2], r0[2], r1[2];
     for (int v = 0; v < 2; v++) m0[v] = m1[v] = r0[v] = r1[v] = dea__splat(0);
     for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
@@ -2229,7 +2440,8 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
         DEA__EACH y[v] = y[v] - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
         if (any) {
-            DEA__EACH x[v] = dea__pick((dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0)), x[v] - shift, low);
+            DEA__EACH x[v] =
+                dea__pick((dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0)), x[v] - shift, low);
             DEA__EACH x[v] = dea__largest(x[v], low);
         }
         dea__exp2s(step, x);
@@ -2264,8 +2476,9 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
     dea__store(sums + 2 * plane, dea__load(sums + 2 * plane) + (r0[0] + r0[1]));
     dea__store(sums + 3 * plane, dea__load(sums + 3 * plane) + (r1[0] + r1[1]));
 }
-static DEA__NOINLINE void dea__slopes(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d, dea_real *g,
-                                      dea_real *p, dea_real *column, dea__idx n, const dea__row *row, dea_real *sums) {
+static DEA__NOINLINE void dea__slopes(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
+                                      dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
+                                      dea_real *sums) {
     const dea__idx most = n - n % (DEA__STEP * DEA__LANES);
     if (most) dea__slopes_steps(DEA__STEP, 0, c, x, y, d, g, p, column, most, row, sums);
     if (most < n) {
@@ -2276,20 +2489,22 @@ static DEA__NOINLINE void dea__slopes(const dea__cells *c, const dea_real *x, co
                           n - most, row, sums);
     }
 }
-static DEA__NOINLINE void dea__slopes_any(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d, dea_real *g,
-                                          dea_real *p, dea_real *column, dea__idx n, const dea__row *row, dea_real *sums) {
+static DEA__NOINLINE void dea__slopes_any(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
+                                          dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
+                                          dea_real *sums) {
     dea__slopes_steps(1, 1, c, x, y, d, g, p, column, n, row, sums);
 }
 
 /* Through the z-score: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
  * not see. */
 static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real *d, const dea_real *g, dea_real *column,
-                                       dea__idx n, dea_real mean0, dea_real mean1, dea_real c0, dea_real c1, dea_real s1,
-                                       const dea_real *keep) {
+                                       dea__idx n, dea_real mean0, dea_real mean1, dea_real c0, dea_real c1,
+                                       dea_real s1, const dea_real *keep) {
     const dea__vec m0 = dea__splat(mean0), m1 = dea__splat(mean1), k0 = dea__splat(c0), k1 = dea__splat(c1),
                    s = dea__splat(s1), zero = dea__splat(0);
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
-        dea__vec a = (dea__load(d + j) - m0) - dea__load(x + j) * k0, b = (dea__load(g + j) - m1) - dea__load(y + j) * k1;
+        dea__vec a = (dea__load(d + j) - m0) - dea__load(x + j) * k0,
+                 b = (dea__load(g + j) - m1) - dea__load(y + j) * k1;
         if (keep) {
             const dea__ints seen = (dea__ints)(dea__load(keep + j) > zero);
             a = dea__pick(seen, a, zero);
@@ -2310,8 +2525,7 @@ static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea_
         const dea_real *x = row + j0 / DEA__TILE * tile;
         const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
         const dea_real *keep = ramp + DEA__TILE - m;
-        for (dea__idx j = 0; j < m; j += DEA__LANES)
-            sum += (dea__load(x + j) - first) * dea__load(keep + j);
+        for (dea__idx j = 0; j < m; j += DEA__LANES) sum += (dea__load(x + j) - first) * dea__load(keep + j);
     }
     const dea__vec mean = dea__splat(dea__lane_sum(sum) / (dea_real)n);
     for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
@@ -2395,7 +2609,8 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
     dea__interleave(np, dp, m->kc, m->kt);
     for (dea__idx j = 0; j < np; j++) m->keep[j] = j < n ? (dea_real)1 : (dea_real)0;
     dea__vec norms = dea__splat(0), poison = dea__splat(0);
-    const dea__vec per_width = dea__splat(-1 / (dea_real)d), bias = dea__splat(gate_mean), unit = dea__splat(-DEA__LOG2_UNIT);
+    const dea__vec per_width = dea__splat(-1 / (dea_real)d), bias = dea__splat(gate_mean),
+                   unit = dea__splat(-DEA__LOG2_UNIT);
     for (dea__idx tile = 0; tile < np; tile += DEA__TILE) {
         const dea__idx end = np - tile < DEA__TILE ? np : tile + DEA__TILE;
         for (dea__idx j = tile; j < end;) {
@@ -2434,9 +2649,9 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
 /* ---- products of a block of queries with a tile of keys. reach is NULL where every row sees the whole tile. */
 
 /* x = Q'K^T, y = U'K^T + norms; squares (may be NULL) as in dea__product */
-static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows, const dea__idx *reach,
-                                        const dea_real *qu, dea_real *x, dea_real *y, const dea_real *norm_scale,
-                                        dea_real *squares) {
+static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows,
+                                        const dea__idx *reach, const dea_real *qu, dea_real *x, dea_real *y,
+                                        const dea_real *norm_scale, dea_real *squares) {
     const dea__idx dp = m->dp;
     const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
     dea__idx r = 0;
@@ -2445,8 +2660,18 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
         while (reach && r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
         if (r >= rows) return;
         const dea_real *b = m->kt + (j0 + j) * dp;
-        dea__product p = {0,    DEA__FROM_ZERO_, dp,   qu + r * dp, dp, b, wide * DEA__LANES, x + r * DEA__TILE + j, DEA__TILE,
-                          NULL, NULL,           NULL};
+        dea__product p = {0,
+                          DEA__FROM_ZERO_,
+                          dp,
+                          qu + r * dp,
+                          dp,
+                          b,
+                          wide * DEA__LANES,
+                          x + r * DEA__TILE + j,
+                          DEA__TILE,
+                          NULL,
+                          NULL,
+                          NULL};
         if (squares) p.squares = squares + r * DEA__LANES;
         dea__multiply(wide, rows - r, &p);
         p.start = DEA__FROM_SCALED_COLUMN;
@@ -2489,7 +2714,8 @@ static void dea__value_products(const dea__buffers *m, dea__idx j0, dea__idx key
 
 /* c [rows][dp] (+)= map b, for a map of `rows` rows by `keys` and b of keys rows */
 static void dea__rows_by_tile(int start, const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows,
-                              const dea__idx *reach, const dea_real *map, const dea_real *b, dea__idx ldb, dea_real *c) {
+                              const dea__idx *reach, const dea_real *map, const dea_real *b, dea__idx ldb,
+                              dea_real *c) {
     const dea__idx dp = m->dp;
     if (!reach) {
         dea__product_of(start, 0, rows, dp, keys, map, DEA__TILE, b, ldb, c, dp);
@@ -2498,8 +2724,8 @@ static void dea__rows_by_tile(int start, const dea__buffers *m, dea__idx j0, dea
     for (dea__idx r = 0; r < rows; r += DEA__ROWS) {
         dea__idx depth = reach[r] - j0 < keys ? reach[r] - j0 : keys;
         if (depth > 0 || start != DEA__ADD_TO_C)
-            dea__product_of(start, 0, DEA__ROWS, dp, depth > 0 ? depth : 0, map + r * DEA__TILE, DEA__TILE, b, ldb, c + r * dp,
-                            dp);
+            dea__product_of(start, 0, DEA__ROWS, dp, depth > 0 ? depth : 0, map + r * DEA__TILE, DEA__TILE, b, ldb,
+                            c + r * dp, dp);
     }
 }
 
@@ -2524,8 +2750,8 @@ static void dea__keys_by_tile(int maps, const dea__buffers *m, dea__idx j0, dea_
 /* ---- a block of queries */
 
 /* `count` queries from i0 on (or those listed), padded to `rows`, into m->q; U = Q W_rel^T into the second half of qu; what each row sees. */
-static void dea__load_block(const dea__fast *f, int b, int h, const int *list, dea__idx i0, dea__idx count, dea__idx rows,
-                            dea__buffers *m, dea_real *qu) {
+static void dea__load_block(const dea__fast *f, int b, int h, const int *list, dea__idx i0, dea__idx count,
+                            dea__idx rows, dea__buffers *m, dea_real *qu) {
     const dea_attention *a = f->a;
     const dea__idx dp = m->dp;
     const dea_real *q = a->q + b * f->q.batch + h * f->q.head;
@@ -2566,8 +2792,7 @@ static void dea__scale_block(const dea__buffers *m, dea__idx rows, const dea_rea
         }
         dea__store(m->sums + r * DEA__LANES, gate);
     }
-    for (dea__idx r = 0; r < rows; r += DEA__LANES)
-        dea__row_sums(m->sums + r * DEA__LANES, m->gates + r);
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->gates + r);
     for (dea__idx r = 0; r < rows; r++) m->gates[r] *= -DEA__LOG2_UNIT;
 }
 
@@ -2596,7 +2821,8 @@ static int dea__label_tile(const dea_attention *a, int b, const int *list, dea__
     }
     for (size_t e = 0; e < m->block_count; e++) {
         const dea_label_block *block = a->label_blocks + m->blocks[e];
-        const dea__idx j1 = block->k_begin > j0 ? block->k_begin : j0, j2 = block->k_end < j0 + real ? block->k_end : j0 + real;
+        const dea__idx j1 = block->k_begin > j0 ? block->k_begin : j0,
+                       j2 = block->k_end < j0 + real ? block->k_end : j0 + real;
         if (j1 >= j2) continue;
         for (dea__idx r = 0; r < count; r++) {
             const dea__idx i = list ? list[r] : i0 + r;
@@ -2612,19 +2838,20 @@ static int dea__label_tile(const dea_attention *a, int b, const int *list, dea__
 
 /* The element pass of a tile: energies x, y become weights in x. With a maximum to subtract, the rows of o [rows][dp] and
  * their sums so far are brought to a new maximum where the tile raises it. */
-static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx count, dea__idx rows, dea__idx j0, dea__idx keys,
-                            int partial, const dea__buffers *m, dea_real *x, dea_real *y, dea_real *sums, dea__row *row,
-                            dea_real *o) {
+static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx count, dea__idx rows, dea__idx j0,
+                            dea__idx keys, int partial, const dea__buffers *m, dea_real *x, dea_real *y, dea_real *sums,
+                            dea__row *row, dea_real *o) {
     const dea_attention *a = f->a;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     if (!labelled && !partial && !m->with_max && !(a->dropout > 0)) {
         for (dea__idx r = 0; r < rows; r++)
-            dea__weights(x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, m->gk + j0, m->keep + j0, keys, row + r,
-                         sums + r * DEA__LANES);
+            dea__weights(x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, m->gk + j0, m->keep + j0, keys,
+                         row + r, sums + r * DEA__LANES);
         return;
     }
-    dea__cells c = {m->gk + j0, m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
-                    (uint32_t)j0};
+    dea__cells c = {
+        m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
+        (uint32_t)j0};
     for (dea__idx r = 0; r < rows; r++) {
         dea__idx n = keys;
         if (partial) {
@@ -2638,8 +2865,8 @@ static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx cou
             }
         }
         if (labelled) c.label = m->label + r * DEA__TILE;
-        const dea_real top = dea__scores_any(&c, x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, n, row + r) /
-                             DEA__LOG2_UNIT;
+        const dea_real top =
+            dea__scores_any(&c, x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, n, row + r) / DEA__LOG2_UNIT;
         if (m->with_max && top > row[r].shift) {
             const dea__vec less = dea__splat((dea_real)exp((double)row[r].shift - (double)top));
             row[r].shift = top;
@@ -2660,8 +2887,9 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     const dea_real *y = xy + rows * DEA__TILE;
     dea_real *g = dg + rows * DEA__TILE;
-    dea__cells c = {m->gk + j0, m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
-                    (uint32_t)j0};
+    dea__cells c = {
+        m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
+        (uint32_t)j0};
     for (dea__idx r = 0; r < rows; r++) {
         const dea__idx at = r * DEA__TILE;
         dea__idx n = keys;
@@ -2788,7 +3016,8 @@ static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, de
             m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
             m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
         }
-        const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n), sigma1 = DEA__SQRT(m->scale1[r] / n);
+        const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n),
+                       sigma1 = DEA__SQRT(m->scale1[r] / n);
         const dea_real s0 = unit / (sigma0 + (dea_real)DEA_SIGMA_EPS), s1 = unit / (sigma1 + (dea_real)DEA_SIGMA_EPS);
         dea__row *row = m->rows + r;
         row->s0 = m->temperature * s0;
@@ -2811,8 +3040,7 @@ static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, de
         dea__rows_by_tile(j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_, m, j0, keys, rows, partial ? m->reach : NULL, m->x + at,
                           m->values + j0 * m->values_row, m->values_row, m->ob);
     }
-    for (dea__idx r = 0; r < rows; r += DEA__LANES)
-        dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
     for (dea__idx r = 0; r < count; r++) {
         const dea_real sum = m->rows[r].bad ? DEA__NAN : m->scale1[r] + m->scale0[r];
         dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp, kept / sum, d);
@@ -2833,8 +3061,8 @@ static void dea__covariance(dea__buffers *m) {
     const dea__idx dp = m->dp;
     for (dea__idx e = 0; e < dp * dp; e++) m->wide[e] = 0;
     for (dea__idx j = 0; j < m->np; j += 256) {
-        dea__product_of(DEA__FROM_ZERO_, 1, dp, dp, m->np - j < 256 ? m->np - j : 256, m->kc + j * dp, dp, m->kc + j * dp, dp,
-                        m->square, dp);
+        dea__product_of(DEA__FROM_ZERO_, 1, dp, dp, m->np - j < 256 ? m->np - j : 256, m->kc + j * dp, dp,
+                        m->kc + j * dp, dp, m->square, dp);
         for (dea__idx e = 0; e < dp * dp; e++) m->wide[e] += (double)m->square[e];
     }
     for (dea__idx e = 0; e < dp * dp; e++) m->cov[e] = (dea_real)(m->wide[e] / (double)m->n);
@@ -2930,7 +3158,8 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
         for (dea__idx k0 = 0; k0 < m->np; k0 += DEA__CHUNK) {
             const dea__idx k1 = m->np - k0 < DEA__CHUNK ? m->np : k0 + DEA__CHUNK;
             for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
-                const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
+                const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
+                               at = i0 - span;
                 if (steep[at / DEA__BLOCK]) continue;
                 dea_real *ob = m->ob + at * dp;
                 memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
@@ -2954,7 +3183,8 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
         for (dea__idx i = span; i < stop; i++) {
             if (steep[(i - span) / DEA__BLOCK]) continue;
             const dea_real sum = m->row_sum[i - span] + m->minus_delta[i - span];
-            dea__finish_row(f->out + b * f->o.batch + h * f->o.head + i * f->o.token, m->ob + (i - span) * dp, kept / sum, d);
+            dea__finish_row(f->out + b * f->o.batch + h * f->o.head + i * f->o.token, m->ob + (i - span) * dp,
+                            kept / sum, d);
             if (saved) {
                 saved[2 * queries + i] = m->rows[i - span].shift;
                 saved[3 * queries + i] = sum;
@@ -2970,8 +3200,9 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
 
 /* The constants of a block's rows, dO' = dO/sum and delta = dO'.O; returns whether any row was shifted. Rows beyond count get
  * zero scales and contribute nothing. */
-static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__idx rows, dea__buffers *m,
-                              dea_real *qu, dea_real *go, dea__row *row, dea_real *norm_scale, dea_real *minus_delta) {
+static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__idx rows,
+                              dea__buffers *m, dea_real *qu, dea_real *go, dea__row *row, dea_real *norm_scale,
+                              dea_real *minus_delta) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, base = b * f->o.batch + h * f->o.head;
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d, unit = DEA__LOG2_UNIT,
@@ -3047,8 +3278,8 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
         if (!a->causal)
             dea__energies(m, j0, keys, rows, NULL, m->qu, m->x + at, m->x + at + rows * DEA__TILE, m->ones, NULL);
         dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
-        dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p, NULL,
-                                m->rows, m->sums);
+        dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
+                                NULL, m->rows, m->sums);
         dea__keys_by_tile(1, m, j0, keys, rows, reach, m->p, m->go, m->dv + j0 * dp);
     }
     dea_real mean0[DEA__BLOCK], mean1[DEA__BLOCK], c0[DEA__BLOCK], c1[DEA__BLOCK];
@@ -3068,8 +3299,12 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
         mean0[r] *= (dea_real)inverse;
         mean1[r] *= (dea_real)inverse;
         /* mean(dEt o Et) s/sigma; s/sigma as 1 + eps/sigma, which does not cancel */
-        c0[r] = sigma0 == 0 ? 0 : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
-        c1[r] = sigma1 == 0 ? 0 : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
+        c0[r] = sigma0 == 0
+                    ? 0
+                    : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
+        c1[r] = sigma1 == 0
+                    ? 0
+                    : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
         if (m->sees[r] == 2) { /* nothing but the share of 1e-5 is left; rounding would drown the difference */
             const dea_real left0 = (dea_real)DEA_SIGMA_EPS / (sigma0 + (dea_real)DEA_SIGMA_EPS),
                            left1 = (dea_real)DEA_SIGMA_EPS / (sigma1 + (dea_real)DEA_SIGMA_EPS);
@@ -3093,7 +3328,11 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
             if (n > 0)
                 dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
                              m->rows[r].s1,
-                             partial ? m->ramp + DEA__TILE - (seen < 0 ? 0 : seen < keys ? seen : keys) : NULL);
+                             partial ? m->ramp + DEA__TILE -
+                                           (seen < 0      ? 0
+                                            : seen < keys ? seen
+                                                          : keys)
+                                     : NULL);
         }
         const int start = j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_;
         if (partial) {
@@ -3149,8 +3388,8 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
         int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
-            shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, m->qu + 2 * at * dp, m->go + at * dp, m->rows + at,
-                                          m->ones + at, m->minus_delta + at);
+            shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, m->qu + 2 * at * dp, m->go + at * dp,
+                                          m->rows + at, m->ones + at, m->minus_delta + at);
             for (dea__idx r = 0; r < count; r++) {
                 const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT,
                                s1 = saved[queries + i0 + r] * m->ones[at + r];
@@ -3163,7 +3402,8 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
         for (dea__idx k0 = 0; k0 < m->np; k0 += DEA__CHUNK) {
             const dea__idx k1 = m->np - k0 < DEA__CHUNK ? m->np : k0 + DEA__CHUNK;
             for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
-                const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
+                const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
+                               at = i0 - span;
                 const dea_real *qu = m->qu + 2 * at * dp, *go = m->go + at * dp;
                 if (steep[at / DEA__BLOCK]) continue;
                 memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
@@ -3171,8 +3411,8 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                     const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
                     dea__energies(m, j0, keys, rows, NULL, qu, m->x, m->x + rows * DEA__TILE, m->ones + at, NULL);
                     dea__value_products(m, j0, keys, rows, NULL, go, m->dmap, m->minus_delta + at);
-                    dea__differentiate_tile(f, b, i0, count, rows, j0, keys, 0, shifted, m, m->x, m->dmap, m->p, m->column + j0,
-                                            m->rows + at, m->sums);
+                    dea__differentiate_tile(f, b, i0, count, rows, j0, keys, 0, shifted, m, m->x, m->dmap, m->p,
+                                            m->column + j0, m->rows + at, m->sums);
                     dea__keys_by_tile(1, m, j0, keys, rows, NULL, m->p, go, m->dv + j0 * dp);
                     dea__rows_by_tile(DEA__ADD_TO_C, m, j0, keys, 2 * rows, NULL, m->dmap, m->kc + j0 * dp, dp,
                                       m->dqu + 2 * at * dp);
@@ -3204,17 +3444,19 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 m->dt += (r0 + r1) / unit;
                 mean_sum += (double)mean1 * (double)s1;
                 norm_sum += c1 * (double)s1 * (double)norm;
-                const dea__vec f0 = dea__splat(root * s0), f1 = dea__splat(twice * s1), n0 = dea__splat((dea_real)(c0 * (double)m->n)),
+                const dea__vec f0 = dea__splat(root * s0), f1 = dea__splat(twice * s1),
+                               n0 = dea__splat((dea_real)(c0 * (double)m->n)),
                                n1 = dea__splat((dea_real)(c1 * (double)m->n)),
                                t1 = dea__splat((dea_real)(c1 * (double)m->n * (double)norm)),
-                               b1 = dea__splat((dea_real)(c1 * (double)norm)), v0 = dea__splat(mean0), v1 = dea__splat(mean1),
-                               k0 = dea__splat((dea_real)c0), k1 = dea__splat((dea_real)c1);
+                               b1 = dea__splat((dea_real)(c1 * (double)norm)), v0 = dea__splat(mean0),
+                               v1 = dea__splat(mean1), k0 = dea__splat((dea_real)c0), k1 = dea__splat((dea_real)c1);
                 for (dea__idx c = 0; c < dp; c += DEA__LANES) {
                     const dea__vec qc = dea__load(q + c), uc = dea__load(u + c);
                     dea_real *dqc = dq + r * dp + c, *duc = du + r * dp + c;
                     dea__store(dqc, (dea__load(dqc) - dea__load(m->qc + r * dp + c) * n0) * f0);
                     dea__store(duc, (dea__load(duc) - dea__load(m->qc + (rows + r) * dp + c) * n1 -
-                                     dea__load(m->cov_norm + c) * t1) * f1);
+                                     dea__load(m->cov_norm + c) * t1) *
+                                        f1);
                     dea__store(m->a0 + c, dea__load(m->a0 + c) + qc * v0);
                     dea__store(m->a1 + c, dea__load(m->a1 + c) + uc * v1);
                     dea__store(m->b1 + c, dea__load(m->b1 + c) + uc * b1);
@@ -3224,14 +3466,17 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
             }
             for (dea__idx e = count * dp; e < rows * dp; e++) du[e] = 0;
             dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest, dp, m->qu + 2 * at * dp, dp, m->m0, dp);
-            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest + rows * dp, dp, m->qu + (2 * at + rows) * dp, dp, m->m1, dp);
+            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest + rows * dp, dp, m->qu + (2 * at + rows) * dp, dp,
+                            m->m1, dp);
             if (f->gradients.dq) {
                 dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, dq, dp);
                 for (dea__idx r = 0; r < count; r++)
-                    dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token, dq + r * dp, 1, d);
+                    dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token,
+                                    dq + r * dp, 1, d);
             }
             if (f->gradients.dw_rel) {
-                dea__pad_rows(count, rows, d, dp, a->q + b * f->q.batch + h * f->q.head + i0 * f->q.token, f->q.token, m->q);
+                dea__pad_rows(count, rows, d, dp, a->q + b * f->q.batch + h * f->q.head + i0 * f->q.token, f->q.token,
+                              m->q);
                 dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
             }
         }
@@ -3286,7 +3531,8 @@ static dea__idx dea__usable_keys(const dea__fast *f, int b, int h, int with_valu
     if (a->causal) {
         const dea_real *k = a->k + b * f->k.batch + h * f->k.head, *v = a->v + b * f->v.batch + h * f->v.head;
         if (n > a->seq_q) n = a->seq_q;
-        if (dea__all_finite(k, n, f->k.token, m->d) && (!with_values || dea__all_finite(v, n, f->v.token, m->d))) return n;
+        if (dea__all_finite(k, n, f->k.token, m->d) && (!with_values || dea__all_finite(v, n, f->v.token, m->d)))
+            return n;
         for (dea__idx j = 0; j < n; j++)
             if (!dea__all_finite(k + j * f->k.token, 1, 0, m->d) ||
                 (with_values && !dea__all_finite(v + j * f->v.token, 1, 0, m->d))) {
@@ -3356,8 +3602,10 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
             m.values = m.v;
             m.values_row = m.dp;
         }
-        if (stream) dea__forward_stream(f, b, h, split, &m);
-        else dea__forward_panel(f, b, h, split, &m);
+        if (stream)
+            dea__forward_stream(f, b, h, split, &m);
+        else
+            dea__forward_panel(f, b, h, split, &m);
         if (split == 0 && m.queries < a->seq_q) dea__blank_rows(f, b, h, m.queries, DEA__NAN);
     }
 }
@@ -3388,8 +3636,10 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
             memset(m.dk, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.dv, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.column, 0, sizeof(dea_real) * (size_t)np);
-            if (stream) dea__backward_stream(f, b, h, split, &m);
-            else dea__backward_panel(f, b, h, split, &m);
+            if (stream)
+                dea__backward_stream(f, b, h, split, &m);
+            else
+                dea__backward_panel(f, b, h, split, &m);
             if (poisoned) m.last_bad = a->seq_q - 1;
             dea__write_keys(f, b, h, split, &m);
         }
@@ -3402,7 +3652,8 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
                 if (dv) dea__fill_row(dv + j * dv_row, m.d, j < seen ? DEA__NAN : 0);
             }
             for (dea__idx i = n > 0 ? m.queries : 0; f->gradients.dq && i < a->seq_q; i++)
-                dea__fill_row(f->gradients.dq + b * f->q.batch + h * f->q.head + i * f->q.token, m.d, poisoned ? DEA__NAN : 0);
+                dea__fill_row(f->gradients.dq + b * f->q.batch + h * f->q.head + i * f->q.token, m.d,
+                              poisoned ? DEA__NAN : 0);
         } else {
             for (dea__idx j = n; j < seen; j++) {
                 if (dk) dea__fill_row(dk + j * dk_row, m.d, 0);
@@ -3648,37 +3899,37 @@ static const dea__gate_sums *dea__plain_gate(const dea_attention *a, const dea_g
 #endif /* once */
 
 #ifdef DEA__ISA
-#    define dea__gate_dense   DEA__FN(dea__gate_dense)
-#    define dea__gate_betas   DEA__FN(dea__gate_betas)
-#    define dea__gate_photo   DEA__FN(dea__gate_photo)
-#    define dea__gate_block   DEA__FN(dea__gate_block)
-#    define dea__gate_row_sums DEA__FN(dea__gate_row_sums)
-#    define dea__gate_task    DEA__FN(dea__gate_task)
-#    define dea__labelled_rows DEA__FN(dea__labelled_rows)
-#    define dea__gate_nearest DEA__FN(dea__gate_nearest)
-#    define dea__sqrts        DEA__FN(dea__sqrts)
-#    define dea__log1ps       DEA__FN(dea__log1ps)
+#define dea__gate_dense    DEA__FN(dea__gate_dense)
+#define dea__gate_betas    DEA__FN(dea__gate_betas)
+#define dea__gate_photo    DEA__FN(dea__gate_photo)
+#define dea__gate_block    DEA__FN(dea__gate_block)
+#define dea__gate_row_sums DEA__FN(dea__gate_row_sums)
+#define dea__gate_task     DEA__FN(dea__gate_task)
+#define dea__labelled_rows DEA__FN(dea__labelled_rows)
+#define dea__gate_nearest  DEA__FN(dea__gate_nearest)
+#define dea__sqrts         DEA__FN(dea__sqrts)
+#define dea__log1ps        DEA__FN(dea__log1ps)
 
 /* ---- gate loss (7)-(13): rows with labels only, all keys of a block of them at once */
 
 /* Square roots of normal numbers above 0. */
 DEA__INLINE dea__vec dea__sqrts(dea__vec x) {
-#    if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
     const dea__vec half = dea__splat(-0.5f) * x;
     dea__vec y = (dea__vec)(0x5f375a86 - ((dea__ints)x >> 1)); /* 1/sqrt(x) to 3%, then three steps of Newton */
     for (int step = 0; step < 3; step++) y = y * (dea__splat(1.5f) + half * y * y);
     return x * y;
-#    else
+#else
     dea_real lanes[DEA__LANES];
     dea__store(lanes, x);
     for (int i = 0; i < DEA__LANES; i++) lanes[i] = DEA__SQRT(lanes[i]);
     return dea__load(lanes);
-#    endif
+#endif
 }
 
 /* log(1 + e) for e in [0, 1], given t = e/(2 + e): 2 atanh(t). */
 DEA__INLINE dea__vec dea__log1ps(dea__vec e, dea__vec t) {
-#    if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
     const dea__vec s = t * t;
     dea__vec p = s * (2.0f / 13) + dea__splat(2.0f / 11);
     p = p * s + dea__splat(2.0f / 9);
@@ -3687,13 +3938,13 @@ DEA__INLINE dea__vec dea__log1ps(dea__vec e, dea__vec t) {
     p = p * s + dea__splat(2.0f / 3);
     (void)e;
     return t * (p * s + dea__splat(2));
-#    else
+#else
     dea_real lanes[DEA__LANES];
     (void)t;
     dea__store(lanes, e);
     for (int i = 0; i < DEA__LANES; i++) lanes[i] = DEA__REAL(log1p((double)lanes[i]));
     return dea__load(lanes);
-#    endif
+#endif
 }
 
 /* What one row's cells add up to. */
@@ -3704,9 +3955,10 @@ typedef struct dea__gate_row_sums {
 
 /* Dense term over one tile of a row: x, y are Et0, Et1. column += dz. best, winner: the largest S*(alpha) so far. */
 static void dea__gate_dense(const dea__cells *c, const dea_real *x_, const dea_real *y_, dea_real *column, dea__idx n,
-                            const dea__row *row, int projected, dea__gate_row_sums *sums, double *best, dea__idx *winner) {
-    const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate), zero = dea__splat(0),
-                   one = dea__splat(1), high = dea__splat((dea_real)10 * DEA__LOG2_UNIT),
+                            const dea__row *row, int projected, dea__gate_row_sums *sums, double *best,
+                            dea__idx *winner) {
+    const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
+                   zero = dea__splat(0), one = dea__splat(1), high = dea__splat((dea_real)10 * DEA__LOG2_UNIT),
                    low = dea__splat((dea_real)-2.94443897916644046 * DEA__LOG2_UNIT);
     dea__vec dense = zero, slope = zero, slope0 = zero, slope1 = zero, count = zero;
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
@@ -3715,7 +3967,7 @@ static void dea__gate_dense(const dea__cells *c, const dea_real *x_, const dea_r
         const dea__vec some = dea__pick(has, one, zero);
         dea__vec alpha;
         dea__gate_steps(1, &x, &y, c->gk + j, w0, w1, gate, &alpha);
-        const dea__vec z = dea__load(c->gk + j) + gate + x * w0 + y * w1; /* -L z */
+        const dea__vec z = dea__load(c->gk + j) + gate + x * w0 + y * w1;                     /* -L z */
         alpha = dea__pick((dea__ints)(z < low), dea__splat(DEA__REAL(DEA_ALPHA_MAX)), alpha); /* to the last bit */
         const dea__vec error = dea__pick(has, alpha - label, zero);
         dea__vec open = dea__pick((dea__ints)(z > high), zero, one);
@@ -3776,14 +4028,15 @@ static void dea__gate_betas(dea_real *x_, dea_real *y_, const dea_real *keep, de
 }
 
 /* (9)-(13) over the n betas of a tile whose distance is not above `within`. sums: L_tp, its slope by alpha-hat, the count. */
-static void dea__gate_photo(const dea_real *distance_, const dea_real *beta_, dea__idx n, dea_real alpha, dea_real alpha_hat,
-                            dea_real within, double *sums) {
+static void dea__gate_photo(const dea_real *distance_, const dea_real *beta_, dea__idx n, dea_real alpha,
+                            dea_real alpha_hat, dea_real within, double *sums) {
     const dea__vec a = dea__splat(alpha), ah = dea__splat(alpha_hat), error = ah - a, zero = dea__splat(0),
-                   one = dea__splat(1), two = dea__splat(2), limit = dea__splat(within), half = dea__splat((dea_real)0.5),
-                   unit = dea__splat(DEA__LOG2_UNIT);
+                   one = dea__splat(1), two = dea__splat(2), limit = dea__splat(within),
+                   half = dea__splat((dea_real)0.5), unit = dea__splat(DEA__LOG2_UNIT);
     dea__vec loss = zero, slope = zero, count = zero;
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
-        const dea__vec beta = dea__load(beta_ + j), valid = dea__pick((dea__ints)(dea__load(distance_ + j) <= limit), one, zero);
+        const dea__vec beta = dea__load(beta_ + j),
+                       valid = dea__pick((dea__ints)(dea__load(distance_ + j) <= limit), one, zero);
         /* lanes that are not valid go through with beta = alpha, and count for nothing */
         const dea__vec off = dea__pick((dea__ints)(valid > zero), a - beta, zero), size = dea__largest(off, zero - off);
         dea__vec e[3] = {dea__sqrts(off * off + dea__splat((dea_real)1e-4)) * (dea__splat(-10) * unit),
@@ -3833,8 +4086,10 @@ static dea_real dea__gate_nearest(const dea_real *row, dea__idx tile, dea__idx n
             *ties = m - (count - at_largest);
             return largest;
         }
-        if (count < m) below = probe;
-        else above = largest;
+        if (count < m)
+            below = probe;
+        else
+            above = largest;
     }
 }
 
@@ -3843,7 +4098,8 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
                             dea__gate_sums *sums) {
     const dea_attention *a = f->a;
     const dea_gate *gate = f->gate;
-    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE, rows = dea__round_up(count, DEA__PAD);
+    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE,
+                   rows = dea__round_up(count, DEA__PAD);
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     dea__gate_row_sums row_sums[DEA__BLOCK];
@@ -3883,15 +4139,14 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
             const dea__idx reach = dea__round_up(seen, DEA__LANES);
             dea__cells c = {m->gk + j0, NULL, m->label + r * DEA__TILE, 0, 0, (uint32_t)j0};
             for (dea__idx j = seen; j < reach; j++) m->label[r * DEA__TILE + j] = DEA__NAN;
-            dea__gate_dense(&c, m->x + at + r * DEA__TILE, m->y + at + r * DEA__TILE, m->column_dense + j0, reach, m->rows + r,
-                            gate->projected, &row_sums[r], gate->targets ? NULL : &best[r], &winner[r]);
+            dea__gate_dense(&c, m->x + at + r * DEA__TILE, m->y + at + r * DEA__TILE, m->column_dense + j0, reach,
+                            m->rows + r, gate->projected, &row_sums[r], gate->targets ? NULL : &best[r], &winner[r]);
         }
     }
     for (dea__idx r = 0; r < count; r++) {
         const dea__idx i = list[r], n = m->sees[r];
         const dea__row *row = m->rows + r;
-        const dea_real poison =
-            row->bad ? DEA__NAN : m->poison + 0 * (saved[i] + saved[queries + i] + row->gate);
+        const dea_real poison = row->bad ? DEA__NAN : m->poison + 0 * (saved[i] + saved[queries + i] + row->gate);
         dea_real *x = m->x + r * DEA__TILE, *y = m->y + r * DEA__TILE;
         dea__idx target = gate->targets ? gate->targets[(dea__idx)b * queries + i] : winner[r];
         const double alpha = target >= 0 && target < n ? dea__label_of(a, b, i, target, m) : NAN;
@@ -3903,7 +4158,8 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
         if (target >= 0) {
             const dea__idx at = target / DEA__TILE * map + target % DEA__TILE;
             const dea_real e0 = x[at], e1 = y[at];
-            const double z = -(double)(m->gk[target] + row->gate + e0 * row->w0 + e1 * row->w1) / (double)DEA__LOG2_UNIT;
+            const double z =
+                -(double)(m->gk[target] + row->gate + e0 * row->w0 + e1 * row->w1) / (double)DEA__LOG2_UNIT;
             const dea_real alpha_hat = (dea_real)dea__alpha_hat(z);
             double photo[3] = {0, 0, 0};
             for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
@@ -3927,7 +4183,8 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
             }
             for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
                 const dea__idx seen = n - j0 < DEA__TILE ? n - j0 : DEA__TILE, to = j0 / DEA__TILE * map;
-                dea__gate_photo(x + to, y + to, dea__round_up(seen, DEA__LANES), (dea_real)alpha, alpha_hat, within, photo);
+                dea__gate_photo(x + to, y + to, dea__round_up(seen, DEA__LANES), (dea_real)alpha, alpha_hat, within,
+                                photo);
             }
             sums->photo += photo[0] + (double)poison;
             sums->valid += (int64_t)photo[2];
@@ -3967,8 +4224,10 @@ static void dea__gate_task(const dea__fast *f, dea__idx task, char *base) {
                 if (gate->winners) gate->winners[row] = -1;
                 for (dea__idx j = 0; gate->beta && j < a->seq_k; j++) gate->beta[row * a->seq_k + j] = DEA__NAN;
                 if (!dea__row_labelled(a, b, i, a->causal && i + 1 < all ? i + 1 : all, &m)) continue;
-                if (i < m.queries) m.list[count++] = (int)i;
-                else sums->dense = (double)DEA__NAN; /* this row sees a key that is not finite */
+                if (i < m.queries)
+                    m.list[count++] = (int)i;
+                else
+                    sums->dense = (double)DEA__NAN; /* this row sees a key that is not finite */
             }
         if (!count) continue;
         dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, &m);
@@ -3987,8 +4246,23 @@ static void dea__gate_task(const dea__fast *f, dea__idx task, char *base) {
         for (dea__idx c = 0; c < 2 * m.d + 3; c++) sums->d_dense[c] = sums->d_photo[c] = (double)DEA__NAN;
 }
 
-static const dea__isa_table DEA__FN(dea__table) = {dea__slice,         dea__parameter_count, dea__forward_task,
-                                                   dea__backward_task, dea__gate_task,       dea__packed_gemm};
+/* By value: a table of pointers in the object would need relocation, and so live among the writable data. */
+static dea__isa_table DEA__FN(dea__table)(void) {
+    dea__isa_table table;
+    table.slice = dea__slice;
+    table.parameter_count = dea__parameter_count;
+    table.forward = dea__forward_task;
+    table.backward = dea__backward_task;
+    table.gate = dea__gate_task;
+    table.gemm = dea__packed_gemm;
+    table.gelu = dea__gelu;
+    table.gelu_slope = dea__gelu_slope;
+    table.norm_row = dea__norm_row;
+    table.norm_row_backward = dea__norm_row_backward;
+    table.norm_columns = dea__norm_columns;
+    table.add_columns = dea__add_columns;
+    return table;
+}
 #endif
 
 #if defined(DEA__ONCE) && !defined(DEA__ISA)
@@ -4027,17 +4301,20 @@ static const dea__isa_table DEA__FN(dea__table) = {dea__slice,         dea__para
 #include DEA_HEADER
 #undef DEA__ISA
 
-/* The functions of an instruction set, the best there is for AUTO; NULL if this CPU or build does not have it. */
-static const dea__isa_table *dea__select(dea_isa isa) {
+/* The functions of an instruction set, the best there is for AUTO; all NULL if this CPU or build does not have it. */
+static dea__isa_table dea__select(dea_isa isa) {
 #if DEA__X86
     __builtin_cpu_init();
     const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                        __builtin_cpu_supports("avx512vl");
-    if (avx512 && (isa == DEA_ISA_AUTO || isa == DEA_ISA_AVX512)) return &dea__table_512;
-    if (avx2 && (isa == DEA_ISA_AUTO || isa == DEA_ISA_AVX2)) return &dea__table_256;
+    if (avx512 && (isa == DEA_ISA_AUTO || isa == DEA_ISA_AVX512)) return dea__table_512();
+    if (avx2 && (isa == DEA_ISA_AUTO || isa == DEA_ISA_AVX2)) return dea__table_256();
 #endif
-    return isa == DEA_ISA_AUTO || isa == DEA_ISA_BASELINE ? &dea__table_128 : NULL;
+    if (isa == DEA_ISA_AUTO || isa == DEA_ISA_BASELINE) return dea__table_128();
+    dea__isa_table none;
+    memset(&none, 0, sizeof none);
+    return none;
 }
 
 /* ---- one call: tasks, workspace, sums */
@@ -4063,7 +4340,7 @@ static size_t dea__fast_layout(dea__fast *f, const dea_attention *a, int pass, v
         f->partial_parameters = dea__take_reals(&arena, tasks * (size_t)isa->parameter_count(a));
         f->partial_temperature = dea__take_doubles(&arena, tasks);
         f->partial_keys = (dea_real *)dea__take(&arena, (size_t)a->batch * (size_t)a->heads * splits * 2,
-                                             (size_t)a->seq_k * (size_t)a->head_dim * sizeof(dea_real));
+                                                (size_t)a->seq_k * (size_t)a->head_dim * sizeof(dea_real));
     }
     if (pass == DEA__GATE) {
         const size_t width = 2 * (size_t)a->head_dim + 3;
@@ -4082,9 +4359,9 @@ static size_t dea__fast_layout(dea__fast *f, const dea_attention *a, int pass, v
 
 static size_t dea__fast_workspace(const dea_attention *a, int pass) {
     dea__fast f;
-    const dea__isa_table *isa = dea__select(a->isa);
+    const dea__isa_table isa = dea__select(a->isa);
     memset(&f, 0, sizeof f);
-    return isa ? dea__fast_layout(&f, a, pass, NULL, isa) : 0;
+    return isa.slice ? dea__fast_layout(&f, a, pass, NULL, &isa) : 0;
 }
 
 static void dea__fast_job(void *context, int job, int worker) {
@@ -4093,14 +4370,14 @@ static void dea__fast_job(void *context, int job, int worker) {
 }
 
 static void dea__fast_begin(dea__fast *f, const dea_attention *a, int pass, void *workspace) {
-    const dea__isa_table *isa = dea__select(a->isa);
+    const dea__isa_table isa = dea__select(a->isa);
     f->a = a;
     f->q = dea__q_view(a, NULL).strides;
     f->k = dea__k_view(a, NULL).strides;
     f->v = dea__v_view(a, NULL).strides;
     f->o = dea__o_view(a, NULL).strides;
-    (void)dea__fast_layout(f, a, pass, workspace, isa);
-    f->task = pass == DEA__FORWARD ? isa->forward : pass == DEA__BACKWARD ? isa->backward : isa->gate;
+    (void)dea__fast_layout(f, a, pass, workspace, &isa);
+    f->task = pass == DEA__FORWARD ? isa.forward : pass == DEA__BACKWARD ? isa.backward : isa.gate;
 }
 
 static int dea__fast_tasks(const dea__fast *f) {
@@ -4146,7 +4423,7 @@ static void dea__fast_backward(const dea_attention *a, const dea_real *o, const 
     dea__for(&a->threads, dea__fast_tasks(&f), dea__fast_job, &f);
     if (f.splits > 1) dea__for(&a->threads, a->batch * a->heads, dea__fast_add_keys, &f);
     const int tasks = dea__fast_tasks(&f), d = a->head_dim, per_head = f.groups * f.splits;
-    const dea__idx size = dea__select(a->isa)->parameter_count(a);
+    const dea__idx size = dea__select(a->isa).parameter_count(a);
     dea__idx width = d;
     while (width * width < size) width++;
     for (int t = 0; t < tasks; t++) {
@@ -4164,7 +4441,8 @@ static void dea__fast_backward(const dea_attention *a, const dea_real *o, const 
 }
 
 /* Fills f.gate_sums, one entry a task; task t belongs to head t / (f.groups * f.splits). */
-static void dea__fast_gate(dea__fast *f, const dea_attention *a, const dea_gate *gate, const dea_real *saved, void *workspace) {
+static void dea__fast_gate(dea__fast *f, const dea_attention *a, const dea_gate *gate, const dea_real *saved,
+                           void *workspace) {
     memset(f, 0, sizeof *f);
     dea__fast_begin(f, a, DEA__GATE, workspace);
     f->saved = saved;
@@ -4181,28 +4459,43 @@ typedef struct dea__gemm_call {
     const dea_real *a, *b;
     dea_real *c;
     int bands;
-    const dea__isa_table *isa;
+    dea__isa_table isa;
 } dea__gemm_call;
 
 static void dea__gemm_band(void *context, int job, int worker) {
     const dea__gemm_call *g = (const dea__gemm_call *)context;
     const int by_rows = g->m >= g->n;
     const dea__idx size = by_rows ? g->m : g->n, unit = (size + 47) / 48;
-    const dea__idx from = unit * job / g->bands * 48, end = unit * (job + 1) / g->bands * 48, to = end < size ? end : size;
+    const dea__idx from = unit * job / g->bands * 48, end = unit * (job + 1) / g->bands * 48,
+                   to = end < size ? end : size;
     if (by_rows)
-        g->isa->gemm(g->transpose_a, g->transpose_b, to - from, g->n, g->k, g->alpha,
-                     g->a + (g->transpose_a ? from : from * g->lda), g->lda, g->b, g->ldb, g->beta, g->c + from * g->ldc, g->ldc);
+        g->isa.gemm(g->transpose_a, g->transpose_b, to - from, g->n, g->k, g->alpha,
+                    g->a + (g->transpose_a ? from : from * g->lda), g->lda, g->b, g->ldb, g->beta, g->c + from * g->ldc,
+                    g->ldc);
     else
-        g->isa->gemm(g->transpose_a, g->transpose_b, g->m, to - from, g->k, g->alpha, g->a, g->lda,
-                     g->b + (g->transpose_b ? from * g->ldb : from), g->ldb, g->beta, g->c + from, g->ldc);
+        g->isa.gemm(g->transpose_a, g->transpose_b, g->m, to - from, g->k, g->alpha, g->a, g->lda,
+                    g->b + (g->transpose_b ? from * g->ldb : from), g->ldb, g->beta, g->c + from, g->ldc);
     (void)worker;
 }
 
 static void dea__packed_product(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
-                                ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc,
-                                const dea_threads *threads) {
+                                ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c,
+                                ptrdiff_t ldc, const dea_threads *threads) {
     const int longest = m > n ? m : n;
-    dea__gemm_call g = {transpose_a, transpose_b, m, n, k, lda, ldb, ldc, DEA__REAL(alpha), DEA__REAL(beta), a, b, c, 1,
+    dea__gemm_call g = {transpose_a,
+                        transpose_b,
+                        m,
+                        n,
+                        k,
+                        lda,
+                        ldb,
+                        ldc,
+                        DEA__REAL(alpha),
+                        DEA__REAL(beta),
+                        a,
+                        b,
+                        c,
+                        1,
                         dea__select(DEA_ISA_AUTO)};
     if (threads && threads->count > 1 && (double)m * n * k > 1e6)
         g.bands = threads->count < (longest + 47) / 48 ? threads->count : (longest + 47) / 48;
@@ -4213,11 +4506,12 @@ static void dea__packed_product(int transpose_a, int transpose_b, int m, int n, 
 /* The plain path: where it is asked for, and for maps. */
 static int dea__takes_plain(const dea_attention *a) {
     const dea_maps *maps = &a->maps;
-    return a->path == DEA_PATH_PLAIN || maps->et0 || maps->et1 || maps->alpha_hat || maps->alpha_mix || maps->s || maps->a;
+    return a->path == DEA_PATH_PLAIN || maps->et0 || maps->et1 || maps->alpha_hat || maps->alpha_mix || maps->s ||
+           maps->a;
 }
 
 static dea_status dea__check_path(const dea_attention *a) {
-    return dea__select(a->isa) ? DEA_OK : DEA_ERR_ISA;
+    return dea__select(a->isa).slice ? DEA_OK : DEA_ERR_ISA;
 }
 
 /* ---- the public calls: check, choose a path, go */
@@ -4446,8 +4740,7 @@ DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, con
                 return DEA_ERR_ALIAS;
     if (dx) dea__gemm(0, 0, rows, in, out, 1, dy, out, w, in, 0, dx, in, threads);
     if (dw) dea__gemm(1, 0, out, in, rows, 1, dy, out, x, in, 1, dw, in, threads);
-    for (int i = 0; db && i < rows; i++)
-        for (int c = 0; c < out; c++) db[c] += dy[(size_t)i * (size_t)out + (size_t)c];
+    if (db) dea__select(DEA_ISA_AUTO).add_columns(dy, rows, out, db);
     return DEA_OK;
 }
 
@@ -4456,6 +4749,7 @@ typedef struct dea__norm_call {
     dea_real *y, *saved;
     int rows, width;
     double eps;
+    dea__isa_table isa;
 } dea__norm_call;
 
 enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
@@ -4470,20 +4764,12 @@ static void dea__norm_forward_chunk(void *context, int job, int worker) {
               end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        const dea_real *x = n->x + (size_t)i * (size_t)n->width;
-        dea_real *y = n->y + (size_t)i * (size_t)n->width;
-        double mean = 0, variance = 0;
-        for (int c = 0; c < n->width; c++) mean += (double)x[c];
-        mean /= n->width;
-        for (int c = 0; c < n->width; c++) variance += ((double)x[c] - mean) * ((double)x[c] - mean);
-        const double scale = 1 / sqrt(variance / n->width + n->eps);
-        for (int c = 0; c < n->width; c++) {
-            const double hat = ((double)x[c] - mean) * scale;
-            y[c] = DEA__REAL(hat * (n->gain ? (double)n->gain[c] : 1) + (n->bias ? (double)n->bias[c] : 0));
-        }
+        const size_t row = (size_t)i * (size_t)n->width;
+        dea_real mean, scale;
+        n->isa.norm_row(n->x + row, n->gain, n->bias, n->y + row, n->width, n->eps, &mean, &scale);
         if (n->saved) {
-            n->saved[i] = DEA__REAL(mean);
-            n->saved[n->rows + i] = DEA__REAL(scale);
+            n->saved[i] = mean;
+            n->saved[n->rows + i] = scale;
         }
     }
 }
@@ -4505,32 +4791,21 @@ DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gai
     call.x = x, call.gain = gain, call.bias = bias;
     call.y = y, call.saved = saved;
     call.rows = rows, call.width = width, call.eps = eps;
+    call.isa = dea__select(DEA_ISA_AUTO);
     dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_forward_chunk, &call);
     return DEA_OK;
 }
 
-/* forward: hat = (x - mean) scale, y = gain hat + bias.  g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)) */
+/* forward: hat = (x - mean) scale, y = gain hat + bias */
 static void dea__norm_backward_chunk(void *context, int job, int worker) {
     const dea__norm_call *n = (const dea__norm_call *)context;
     const int begin = job * DEA__CHUNK_ROWS,
               end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        const dea_real *x = n->x + (size_t)i * (size_t)n->width, *dy = n->dy + (size_t)i * (size_t)n->width;
-        dea_real *dx = n->y + (size_t)i * (size_t)n->width;
-        const double mean = (double)n->saved[i], scale = (double)n->saved[n->rows + i];
-        double sum = 0, product = 0;
-        for (int c = 0; c < n->width; c++) {
-            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
-            sum += g;
-            product += g * ((double)x[c] - mean) * scale;
-        }
-        sum /= n->width;
-        product /= n->width;
-        for (int c = 0; c < n->width; c++) {
-            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
-            dx[c] = DEA__REAL(scale * (g - sum - ((double)x[c] - mean) * scale * product));
-        }
+        const size_t row = (size_t)i * (size_t)n->width;
+        n->isa.norm_row_backward(n->x + row, n->gain, n->dy + row, n->y + row, n->width, n->saved[i],
+                                 n->saved[n->rows + i]);
     }
 }
 
@@ -4549,20 +4824,16 @@ DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *ga
         dea__partial_overlap(dbias, dy, w, count) || dea__partial_overlap(dgain, gain, w, w) ||
         dea__partial_overlap(dbias, gain, w, w))
         return DEA_ERR_ALIAS;
-    for (int i = 0; (dgain || dbias) && i < rows; i++) {
-        const double mean = (double)saved[i], scale = (double)saved[rows + i];
-        for (int c = 0; c < width; c++) {
-            const size_t at = (size_t)i * w + (size_t)c;
-            if (dgain) dgain[c] += DEA__REAL((double)dy[at] * ((double)x[at] - mean) * scale);
-            if (dbias) dbias[c] += dy[at];
-        }
-    }
+    const dea__isa_table isa = dea__select(DEA_ISA_AUTO);
+    if (dgain) isa.norm_columns(x, dy, saved, saved + rows, rows, width, dgain);
+    if (dbias) isa.add_columns(dy, rows, width, dbias);
     if (!dx) return DEA_OK;
     dea__norm_call call;
     memset(&call, 0, sizeof call);
     call.x = x, call.gain = gain, call.dy = dy;
     call.y = dx, call.saved = (dea_real *)(uintptr_t)saved;
     call.rows = rows, call.width = width;
+    call.isa = dea__select(DEA_ISA_AUTO);
     dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_backward_chunk, &call);
     return DEA_OK;
 }
@@ -4571,6 +4842,7 @@ typedef struct dea__elements {
     const dea_real *x, *dy;
     dea_real *y;
     size_t count;
+    dea__isa_table isa;
 } dea__elements;
 
 static size_t dea__chunk_end(size_t begin, size_t count) {
@@ -4581,28 +4853,21 @@ static void dea__gelu_forward_chunk(void *context, int job, int worker) {
     const dea__elements *e = (const dea__elements *)context;
     const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
     (void)worker;
-    for (size_t i = begin; i < end; i++) {
-        const double x = (double)e->x[i];
-        e->y[i] = DEA__REAL(0.5 * x * erfc(-x * 0.70710678118654752440)); /* erfc keeps the left tail exact */
-    }
+    e->isa.gelu(e->x + begin, e->y + begin, (dea__idx)(end - begin));
 }
 
-/* forward: y = x Phi(x).  dx = dy (Phi(x) + x phi(x)) */
+/* forward: y = x Phi(x) */
 static void dea__gelu_backward_chunk(void *context, int job, int worker) {
     const dea__elements *e = (const dea__elements *)context;
     const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
     (void)worker;
-    for (size_t i = begin; i < end; i++) {
-        const double x = (double)e->x[i];
-        const double slope = 0.5 * erfc(-x * 0.70710678118654752440) + x * exp(-0.5 * x * x) * 0.39894228040143267794;
-        e->y[i] = DEA__REAL((double)e->dy[i] * slope);
-    }
+    e->isa.gelu_slope(e->x + begin, e->dy + begin, e->y + begin, (dea__idx)(end - begin));
 }
 
 DEA_API dea_status dea_gelu_forward(const dea_real *x, dea_real *y, size_t count, const dea_threads *threads) {
     const dea_status status = dea__check_elementwise(x, y, count);
     if (status != DEA_OK) return status;
-    dea__elements call = {x, NULL, y, count};
+    dea__elements call = {x, NULL, y, count, dea__select(DEA_ISA_AUTO)};
     dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_forward_chunk, &call);
     return DEA_OK;
 }
@@ -4612,7 +4877,7 @@ DEA_API dea_status dea_gelu_backward(const dea_real *x, const dea_real *dy, dea_
     dea_status status = dea__check_elementwise(x, dx, count);
     if (status == DEA_OK) status = dea__check_elementwise(dy, dx, count);
     if (status != DEA_OK) return status;
-    dea__elements call = {x, dy, dx, count};
+    dea__elements call = {x, dy, dx, count, dea__select(DEA_ISA_AUTO)};
     dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_backward_chunk, &call);
     return DEA_OK;
 }
@@ -5339,7 +5604,7 @@ static dea_status dea__isolation_run(dea__isolation_places *p, const dea_gate *g
 /* Names the first element in which gradients [from, to) of two runs differ in a bit. With `other` < 0: differ from zero. */
 static dea_status dea__isolation_compare(const dea__isolation_places *p, int run, int other, int from, int to,
                                          const char *what, dea_isolation *report) {
-    static const char *const names[DEA__GRADIENTS] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
+    static const char names[DEA__GRADIENTS][16] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
     for (int i = from; i < to; i++)
         for (size_t j = 0; j < p->size[i]; j++) {
             const dea_real together = p->run[run].data[i][j], apart = other < 0 ? 0 : p->run[other].data[i][j];
