@@ -48,6 +48,13 @@ static void guarded_free(void *p) {
 #undef free
 #include "thread_hooks.h"
 
+/* -DFAST_QUICK: fewer and smaller problems, for mutation testing. */
+#ifdef FAST_QUICK
+enum { TURNS = 45, PAIR_SEQ = 70, PAIR_DIM = 9, LONG_SEQ = 1030, LONG_STEP = 0, LONG_DIM = 5 };
+#else
+enum { TURNS = 150, PAIR_SEQ = 133, PAIR_DIM = 24, LONG_SEQ = 1025, LONG_STEP = 83, LONG_DIM = 16 };
+#endif
+
 #ifdef FAST_FLOAT
 static const double limit = 2e-4; /* of a tensor's largest element; both paths round */
 #else
@@ -193,7 +200,7 @@ static problem tell(int options, int batch, int heads, int seq, int d) {
 }
 
 static void test_random_shapes(void **state) {
-    for (int turn = 0; turn < 150; ++turn) {
+    for (int turn = 0; turn < TURNS; ++turn) {
         seed_numbers((uint64_t)turn);
         const int seq = turn % 7 == 0 ? 1 + below(300) : turn % 3 == 0 ? 1 + below(20) : 1 + below(90);
         const int d = turn % 5 == 0 ? 1 + below(160) : 1 + below(40);
@@ -218,7 +225,7 @@ static void test_option_pairs_at(int options) {
     static int turn;
     void *state = NULL;
     seed_numbers((uint64_t)options);
-    problem p = tell(options, 2, 2, 133, 24);
+    problem p = tell(options, 2, 2, PAIR_SEQ, PAIR_DIM);
     check_attention(&p, set_of(turn++), limit);
     release(&state);
 }
@@ -229,7 +236,7 @@ static void test_long(void **state) {
     static const int options[] = {0, CROSS | LENGTHS, CAUSAL, TEMPERATURE | BLOCKS, DROPOUT | FUSED, CAUSAL | BLOCKS | DROPOUT};
     for (int i = 0; i < LENGTH(options); ++i) {
         seed_numbers((uint64_t)i);
-        problem p = tell(options[i], options[i] & LENGTHS ? 2 : 1, 1, 1025 + 83 * (i % 3), i % 2 ? 13 : 16);
+        problem p = tell(options[i], options[i] & LENGTHS ? 2 : 1, 1, LONG_SEQ + LONG_STEP * (i % 3), i % 2 ? 13 : LONG_DIM);
         check_attention(&p, set_of(i), 5 * limit);
         if (p.a.label_block_count) check_gate(&p, set_of(i), dea_gate_init());
         release(state);
@@ -239,7 +246,7 @@ static void test_long(void **state) {
 
 static void test_large_temperature(void **state) {
     static const int seqs[] = {50, 300, 1100};
-    for (int i = 0; i < 9; ++i) {
+    for (int i = 0; i < (TURNS < 100 ? 6 : 9); ++i) {
         const int options = TEMPERATURE | (i % 3 == 1 ? CAUSAL : i % 3 == 2 ? BLOCKS | DROPOUT : 0);
         seed_numbers((uint64_t)i);
         problem p = tell(options, 1, 2, seqs[i / 3], 16);
