@@ -917,13 +917,14 @@ DEA__INLINE dea__vec dea__pick(dea__ints where, dea__vec a, dea__vec b) {
 }
 #endif
 
-/* The smaller and the larger. On x86 the instruction itself, which compilers do not find from a vector comparison. */
+/* The smaller and the larger. On x86 the instruction itself, which compilers do not find from a vector comparison (with a
+ * full mask, because the form without one warns of an undefined operand in C++). */
 #if DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 512
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_min_pd((__m512d)a, (__m512d)b);
+    return (dea__vec)_mm512_mask_min_pd((__m512d)a, 0xff, (__m512d)a, (__m512d)b);
 }
 DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_max_pd((__m512d)a, (__m512d)b);
+    return (dea__vec)_mm512_mask_max_pd((__m512d)a, 0xff, (__m512d)a, (__m512d)b);
 }
 #elif DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 256
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
@@ -934,10 +935,10 @@ DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
 }
 #elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 512
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_min_ps((__m512)a, (__m512)b);
+    return (dea__vec)_mm512_mask_min_ps((__m512)a, 0xffff, (__m512)a, (__m512)b);
 }
 DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_max_ps((__m512)a, (__m512)b);
+    return (dea__vec)_mm512_mask_max_ps((__m512)a, 0xffff, (__m512)a, (__m512)b);
 }
 #elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 256
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
