@@ -124,6 +124,12 @@ $(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h dea.h
 $(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
 
+bench: $(BUILD)/bench ## build/bench: speed and memory beside the FMA peak; see build/bench --help
+
+$(BUILD)/bench: bench/bench.c dea.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $< $(LDFLAGS) $(LIBS) -o $@
+
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
 	CC="$(CC)" tests/mutate.sh
 
@@ -133,7 +139,7 @@ check-sanitizers: ## the suites of dea.h under address, undefined and thread san
 check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
 	tests/warnings.sh
 
-.PHONY: golden mutate check-sanitizers check-warnings
+.PHONY: bench golden mutate check-sanitizers check-warnings
 
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang
