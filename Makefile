@@ -100,6 +100,32 @@ uninstall: ## remove what install put there
 test: $(TESTS) all ## every test; last line: N passed, N failed
 	tests/run.sh $(TESTS)
 
+# ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
+FUZZ_CC      ?= clang
+FUZZ_SECONDS ?= 60
+FUZZ_FLAGS    = $(STD) -g -O1 -pthread -MMD -MP -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZERS      := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
+FUZZ_LIBOBJ  := $(patsubst %.c,$(BUILD)/fuzz/%.o,$(LIBSRC)) $(BUILD)/dea.o
+
+$(BUILD)/fuzz/examples/%.o: examples/%.c
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(CPPFLAGS_ALL) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c $< -o $@
+
+$(BUILD)/fuzz/libexamples.a: $(FUZZ_LIBOBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(FUZZERS): $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libexamples.a
+	$(FUZZ_CC) $(CPPFLAGS_ALL) $(FUZZ_FLAGS) -DFUZZING -fsanitize=fuzzer $< $(BUILD)/fuzz/libexamples.a $(LIBS) -o $@
+
+fuzz: $(FUZZERS) ## every fuzz target for FUZZ_SECONDS (60) each; needs clang
+	@for fuzzer in $(FUZZERS); do name=$$(basename $$fuzzer); mkdir -p $(BUILD)/fuzz/found/$$name tests/fuzz/corpus/$$name; \
+	    echo "fuzz $$name, $(FUZZ_SECONDS) s"; \
+	    $$fuzzer -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_funcs=0 -print_final_stats=1 \
+	        -artifact_prefix=tests/fuzz/corpus/$$name/ $(BUILD)/fuzz/found/$$name tests/fuzz/corpus/$$name || exit 1; done
+
+.PHONY: fuzz
+
 clean: ## remove build/
 	rm -rf $(BUILD)
 

@@ -1178,6 +1178,8 @@ static void dea__add_inputs(dea__tensors *tensors, const dea_attention *a) {
     dea__add_flat(tensors, a->c_gate, h * real, 0);
     dea__add_flat(tensors, a->temperature, h * real, 0);
     dea__add_flat(tensors, a->labels, (size_t)a->batch * (size_t)a->seq_q * (size_t)a->seq_k * real, 0);
+    dea__add_flat(tensors, a->key_lengths, (size_t)a->batch * sizeof *a->key_lengths, 0);
+    dea__add_flat(tensors, a->label_blocks, a->label_block_count * sizeof *a->label_blocks, 0);
 }
 
 static void dea__add_gradients(dea__tensors *tensors, const dea_attention *a, const dea_gradients *g) {
@@ -1910,9 +1912,15 @@ static size_t dea__gate_worker_bytes(const dea_attention *a) {
     return dea__arena_bytes(&arena);
 }
 
-static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) {
+static dea_status dea__check_gate_options(const dea_gate *gate) {
     if (!gate) return DEA_ERR_NULL;
     if (gate->hard_negatives < 0 || !dea__finite((double)gate->scale)) return DEA_ERR_OPTION;
+    return DEA_OK;
+}
+
+static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) {
+    const dea_status status = dea__check_gate_options(gate);
+    if (status != DEA_OK) return status;
     if (!dea__has_labels(a)) return DEA_ERR_LABELS_MISSING;
     for (size_t i = 0; gate->targets && i < (size_t)a->batch * (size_t)a->seq_q; i++)
         if (gate->targets[i] < -1 || gate->targets[i] >= a->seq_k) return DEA_ERR_TARGET;
@@ -1920,7 +1928,8 @@ static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) 
 }
 
 DEA_API size_t dea_gate_loss_workspace(const dea_attention *a, const dea_gate *gate) {
-    if (!gate || dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK || dea__check_gate_options(gate) != DEA_OK)
+        return 0;
     const size_t shared = dea__gate_shared_bytes(a);
     const size_t workers = dea__for_workers(dea__gate_worker_bytes(a), a->threads.count, (size_t)a->heads);
     return !shared || !workers || workers > (size_t)PTRDIFF_MAX - shared ? 0 : shared + workers;
@@ -1940,6 +1949,7 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
     tensors.count = 0;
     dea__add_inputs(&tensors, a);
     dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 0);
+    dea__add_flat(&tensors, gate->targets, (size_t)a->batch * (size_t)a->seq_q * sizeof(int), 0);
     dea__add_flat(&tensors, gate->beta, cells * (size_t)a->seq_k * sizeof(dea_real), 1);
     dea__add_flat(&tensors, gate->winners, cells * sizeof(int), 1);
     if (gradients) dea__add_gradients(&tensors, a, gradients);
@@ -2542,7 +2552,10 @@ static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention 
     p->d_o = dea__take_reals(&arena, x);
     const size_t forward = dea_forward_workspace(a), backward = dea_backward_workspace(a);
     const size_t loss = gate ? dea_gate_loss_workspace(a, gate) : 1;
-    if (!forward || !backward || !loss) return dea__check_path(a) != DEA_OK ? dea__check_path(a) : DEA_ERR_OVERFLOW;
+    status = dea__check_path(a);
+    if (status == DEA_OK && gate) status = dea__check_gate_options(gate);
+    if (status != DEA_OK) return status;
+    if (!forward || !backward || !loss) return DEA_ERR_OVERFLOW;
     p->inner_bytes = forward > backward ? forward : backward;
     if (loss > p->inner_bytes) p->inner_bytes = loss;
     p->inner = dea__take(&arena, p->inner_bytes, 1);
@@ -2574,10 +2587,12 @@ DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *par
     if (dea__partial_overlap(x, y, count, count) || dea__partial_overlap(x, cache, count, p.cache_count) ||
         dea__partial_overlap(y, cache, count, p.cache_count))
         return DEA_ERR_ALIAS;
-    a->q = p.qkv;
-    a->k = p.qkv + d_model;
-    a->v = p.qkv + 2 * d_model;
-    status = dea__check_attention(a, 1); /* before anything is written */
+    dea_attention ready = *a;
+    ready.q = p.qkv;
+    ready.k = p.qkv + d_model;
+    ready.v = p.qkv + 2 * d_model;
+    status = dea__check_attention(&ready, 1); /* before anything is written */
+    if (status == DEA_OK) *a = ready;
     if (status == DEA_OK)
         status = dea_linear_forward(x, params + layer->w_qkv, params + layer->b_qkv, p.qkv, rows, d_model, 3 * d_model,
                                     &a->threads);
@@ -4609,9 +4624,10 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
         }
         squares[tensor->group] += sum;
     }
+    for (int g = 0; g < DEA_GROUPS; g++)
+        if (!dea__finite(squares[g])) return DEA_ERR_NONFINITE;
     double clip[DEA_GROUPS];
     for (int g = 0; g < DEA_GROUPS; g++) {
-        if (!dea__finite(squares[g])) return DEA_ERR_NONFINITE;
         const double norm = sqrt(squares[g]);
         if (norms) norms[g] = norm;
         clip[g] = optimiser->clip[g] > 0 && norm > optimiser->clip[g] ? optimiser->clip[g] / norm : 1;
@@ -4792,9 +4808,10 @@ typedef struct dea__isolation_places {
 
 static dea_status dea__isolation_layout(const dea_attention *a, const dea_gate *gate, void *workspace,
                                         dea__isolation_places *p) {
-    const dea_status status = dea__check_shape(a);
+    dea_status status = dea__check_shape(a);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status == DEA_OK) status = dea__check_gate_options(gate);
     if (status != DEA_OK) return status;
-    if (!gate) return DEA_ERR_NULL;
     const size_t h = (size_t)a->heads, d = (size_t)a->head_dim;
     const dea__view q = dea__q_view(a, NULL), k = dea__k_view(a, NULL), v = dea__v_view(a, NULL),
                     o = dea__o_view(a, NULL);
@@ -4811,7 +4828,7 @@ static dea_status dea__isolation_layout(const dea_attention *a, const dea_gate *
     memset(&p->a.maps, 0, sizeof p->a.maps);
     const size_t forward = dea_forward_workspace(&p->a), backward = dea_backward_workspace(&p->a);
     const size_t loss = dea_gate_loss_workspace(&p->a, gate);
-    if (!forward || !backward || !loss) return dea__check_path(a) != DEA_OK ? dea__check_path(a) : DEA_ERR_OVERFLOW;
+    if (!forward || !backward || !loss) return DEA_ERR_OVERFLOW;
     p->inner_bytes = forward > backward ? forward : backward;
     if (loss > p->inner_bytes) p->inner_bytes = loss;
     p->inner = dea__take(&arena, p->inner_bytes, 1);

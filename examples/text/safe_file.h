@@ -1,0 +1,24 @@
+/* A file that appears whole or not at all: written to a temporary file in the same folder, synced, renamed. */
+#ifndef TEXT_SAFE_FILE_H
+#define TEXT_SAFE_FILE_H
+
+#include <stdio.h>
+
+#include "text/error.h"
+
+typedef struct safe_file {
+    FILE *file;      /* write here */
+    char *temporary; /* owned */
+    char *path;      /* owned */
+} safe_file;
+
+/* 0, or -1 with a message; then nothing is left behind. */
+int safe_file_open(safe_file *f, const char *path, text_error *error);
+
+/* Flushes, syncs, renames, closes. On an error (also an earlier one of the stream) the old file stays as it was. */
+int safe_file_commit(safe_file *f, text_error *error);
+
+/* Gives up: the temporary file is removed, the old file stays as it was. */
+void safe_file_abandon(safe_file *f);
+
+#endif
