@@ -13,7 +13,7 @@ CPPFLAGS_ALL = -I. -Iexamples $(CPPFLAGS)
 CFLAGS_ALL   = $(STD) $(WARN) $(CFLAGS) -pthread
 BLAS    ?= -lopenblas
 LDLIBS  ?=
-LIBS     = -Wl,--as-needed $(BLAS) -lexpat -lutf8proc -lcjson -lm $(LDLIBS)
+LIBS     = -Wl,--as-needed $(BLAS) -lexpat -lz -lutf8proc -lcjson -lm $(LDLIBS)
 
 VERSION := $(shell sed -n 's/^\#define DEA_VERSION "\(.*\)"/\1/p' dea.h 2>/dev/null)
 
@@ -102,6 +102,30 @@ uninstall: ## remove what install put there
 # ---- checking
 test: $(TESTS) all ## every test; last line: N passed, N failed
 	tests/run.sh $(TESTS)
+
+# ---- checking dea.h itself: golden values, mutants, sanitizers, warnings
+GOLDEN_FLAGS = $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_REAL=$* -DGOLDEN_CHECK=golden_check_$*
+
+golden: $(BUILD)/golden ## compare with the golden values of GOLDEN=DIR (tests/golden)
+	$(BUILD)/golden "$(GOLDEN)"
+
+$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h dea.h
+	@mkdir -p $(@D)
+	$(CC) $(GOLDEN_FLAGS) -c $< -o $@
+
+$(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+
+mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
+	CC="$(CC)" tests/mutate.sh
+
+check-sanitizers: ## the suites of dea.h under address, undefined and thread sanitizers and valgrind
+	CC="$(CC)" tests/sanitizers.sh
+
+check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
+	tests/warnings.sh
+
+.PHONY: golden mutate check-sanitizers check-warnings
 
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang

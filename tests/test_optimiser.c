@@ -62,6 +62,7 @@ static void test_adamw_is_adamw(void **state) {
     dea_adamw o = dea_adamw_init();
     o.lr[0] = 3e-2, o.lr[1] = 1e-1, o.weight_decay = 0.3, o.eps = 1e-3;
     for (int step = 1; step <= 20; ++step) {
+        o.clip[step % 2] = step % 5 ? 1 : 0; /* 0: no clipping */
         double main_scale = step % 3 ? 0.05 : 5, gate_scale = step % 2 ? 7 : 0.02; /* clipped now and then */
         for (int i = 0; i < 4; ++i)
             fill_gauss(a.grads + a.tensors[i].offset, a.tensors[i].count, i < 2 ? main_scale : gate_scale);
