@@ -108,8 +108,9 @@ GOLDEN_FLAGS = $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_REAL=$* -DGOLDEN_CHECK=golden
 
 golden: $(BUILD)/golden ## compare with the golden values of GOLDEN=DIR (tests/golden)
 	$(BUILD)/golden "$(GOLDEN)"
+	if [ -d "$(GOLDEN)/meta" ]; then $(BUILD)/golden "$(GOLDEN)/meta"; fi
 
-$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h dea.h
+$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h tests/golden_meta.h $(wildcard examples/meta/*.[ch]) dea.h
 	@mkdir -p $(@D)
 	$(CC) $(GOLDEN_FLAGS) -c $< -o $@
 
