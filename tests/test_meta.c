@@ -191,6 +191,9 @@ static void attend_forward(blocking *p) {
 }
 
 static void attend_backwards(blocking *p) {
+    const size_t r = (size_t)p->b.bottleneck; /* the block's own part of dkv is written, whatever stood there */
+    for (size_t i = 0; i < p->kv_count; ++i)
+        if (i / r % (size_t)p->b.count == (size_t)p->index) p->dkv[i] = (dea_real)NAN;
     assert_ok(dea_meta_block_backward(&p->b, p->m.params, &p->s, p->index, p->x, p->cache, p->dy, p->dx, p->dkv,
                                       p->m.grads, p->workspace, p->bytes));
     assert_ok(
