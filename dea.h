@@ -685,11 +685,13 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 /* ---------------------------------------------------------------------------------------------------------------------- */
 #if defined(DEA_IMPLEMENTATION) && !defined(DEA_H_IMPLEMENTATION)
 #define DEA_H_IMPLEMENTATION
+#define DEA__ONCE /* this reading brings the implementation; the file reads itself again for each instruction set */
 
 #ifdef __FAST_MATH__
 #    error "dea.h marks cells without a label by NaN and confines non-finite input: compile it without -ffast-math"
 #endif
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h> /* snprintf, for tensor names; nothing is ever printed */
 #include <string.h>
@@ -919,6 +921,13 @@ static double dea__dot(const dea_real *x, const dea_real *y, int n) {
     return sum;
 }
 
+#ifdef DEA_NO_BLAS
+/* The product of room 4, over several workers. */
+static void dea__packed_product(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
+                                ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c,
+                                ptrdiff_t ldc, const dea_threads *threads);
+#endif
+
 /* C [m,n] = alpha op(A) op(B) + beta C, row-major, op(A) [m,k], op(B) [k,n]; transposed: stored [k,m], [n,k]. C is not read
  * when beta is 0. */
 static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
@@ -935,25 +944,732 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
         cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, (float)alpha, (const float *)(const void *)a, (int)lda,
                     (const float *)(const void *)b, (int)ldb, (float)beta, (float *)(void *)c, (int)ldc);
 #else
-    (void)threads;
-    for (int i = 0; i < m; i++) {
-        dea_real *row = c + i * ldc;
-        if (beta == 0)
-            memset(row, 0, (size_t)n * sizeof *row);
-        else
-            for (int j = 0; j < n; j++) row[j] = DEA__REAL(beta * (double)row[j]);
-        for (int p = 0; p < k; p++) {
-            const dea_real x = DEA__REAL(alpha * (double)(transpose_a ? a[p * lda + i] : a[i * lda + p]));
-            if (transpose_b)
-                for (int j = 0; j < n; j++) row[j] += x * b[j * ldb + p];
-            else
-                for (int j = 0; j < n; j++) row[j] += x * b[p * ldb + j];
-        }
+    dea__packed_product(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, threads);
+#endif
+}
+
+/* ==== 4. Vector kernels ================================================================================================
+ * One source for every instruction set: this file includes itself with DEA__ISA = 512, 256 and 128 (AVX-512, AVX2 with FMA,
+ * and whatever any CPU of the target has), each time inside a region compiled for that set, and a table of functions is
+ * picked at run time. A name x in the source is x_512, x_256 or x_128 in the object. What may stand here: loops over arrays
+ * of dea_real. What may not: batches, heads, options.                                                                    */
+
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(DEA_NO_SIMD)
+#    define DEA__VECTORS  1
+#    define DEA__INLINE   static inline __attribute__((always_inline, unused))
+#    define DEA__NOINLINE __attribute__((noinline))
+#else
+#    define DEA__VECTORS 0
+#    define DEA__INLINE  static inline
+#    define DEA__NOINLINE
+#endif
+#if DEA__VECTORS && (defined(__x86_64__) || defined(__i386__))
+#    define DEA__X86 1
+#    include <immintrin.h>
+#else
+#    define DEA__X86 0
+#endif
+#if DEA__VECTORS && defined(__has_builtin)
+#    if __has_builtin(__builtin_shufflevector)
+#        define DEA__SHUFFLE 1
+#    endif
+#endif
+#ifndef DEA__SHUFFLE
+#    define DEA__SHUFFLE 0
+#endif
+#define DEA__PRAGMA(x) _Pragma(#x)
+#if defined(__clang__)
+#    define DEA__UNROLL(n) DEA__PRAGMA(unroll)
+#elif defined(__GNUC__)
+#    define DEA__UNROLL(n) DEA__PRAGMA(GCC unroll n)
+#else
+#    define DEA__UNROLL(n)
+#endif
+#define DEA__NAN     DEA__REAL(NAN)
+#define DEA__SQRT(x) DEA__REAL(sqrt((double)(x)))
+/* 1 if DEA_REAL is double */
+#define DEA__REAL_IS_float  0
+#define DEA__REAL_IS_double 1
+#define DEA__JOIN_(a, b)    a##b
+#define DEA__JOIN(a, b)     DEA__JOIN_(a, b)
+#define DEA__REAL_IS_DOUBLE DEA__JOIN(DEA__REAL_IS_, DEA_REAL)
+/* Scores carry this factor so that the exponential of room 4 costs nine operations; see dea__exp2s. */
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+#    define DEA__LOG2_UNIT 12102203.161561485f /* 2^23 log2(e) */
+#else
+#    define DEA__LOG2_UNIT ((dea_real)1)
+#endif
+
+#if DEA__REAL_IS_DOUBLE
+#    define DEA__REAL_MAX DBL_MAX
+#    define DEA__REAL_MIN DBL_MIN
+#    define DEA__EXP_LOW  (-700.0)
+#else
+#    define DEA__REAL_MAX FLT_MAX
+#    define DEA__REAL_MIN FLT_MIN
+#    define DEA__EXP_LOW  (DEA__VECTORS ? -1056964608.0f : -87.0f) /* in units of L: dea__exp2s needs normal numbers */
+#endif
+
+typedef ptrdiff_t dea__idx;
+
+enum {
+    DEA__TILE = 128,       /* keys of one tile of a map */
+    DEA__BLOCK = 64,       /* queries of one block, at most */
+    DEA__CHUNK = 512,      /* streaming: keys that stay in the second cache, */
+    DEA__SPAN = 512,       /* and queries that pass by them */
+    DEA__PANEL_KEYS = 1024 /* up to here all keys of a block of queries are worked on at once, beyond they stream */
+};
+
+/* c [rows][columns of one group] = (start) + op(a) b */
+enum { DEA__FROM_ZERO_, DEA__ADD_TO_C, DEA__FROM_ROW_SCALE, DEA__FROM_SCALED_COLUMN };
+typedef struct dea__product {
+    int across; /* 0: a is [rows][depth] with rows lda apart; 1: a is [depth][rows] */
+    int start;
+    dea__idx depth;
+    const dea_real *a;
+    dea__idx lda;
+    const dea_real *b;
+    dea__idx ldb;
+    dea_real *c;
+    dea__idx ldc;
+    const dea_real *scale;  /* [rows], for FROM_ROW_SCALE (c starts at scale[r]) and FROM_SCALED_COLUMN */
+    const dea_real *column; /* [columns]: c starts at scale[r]*column[j] */
+    dea_real *squares;      /* NULL, or [rows][LANES]: += squares of the results, the row's variance for free */
+} dea__product;
+#endif /* once */
+
+#ifdef DEA__ISA
+
+#define DEA__CAT_(a, b) a##b
+#define DEA__CAT(a, b)  DEA__CAT_(a, b)
+#define DEA__FN(name)   DEA__CAT(name, DEA__CAT(_, DEA__ISA))
+
+/* Lanes of a vector, and rows of C that one micro-kernel keeps in registers together with three columns of vectors:
+ * 8 x 3 accumulators of the 32 registers of AVX-512, 4 x 3 of 16 elsewhere. */
+#undef DEA__LANES
+#if !DEA__VECTORS
+#    define DEA__LANES 1
+#elif DEA__REAL_IS_DOUBLE
+#    define DEA__LANES (DEA__ISA / 64)
+#else
+#    define DEA__LANES (DEA__ISA / 32)
+#endif
+#undef DEA__ROWS
+#undef DEA__FOR_ROWS
+#undef DEA__STEP
+#if DEA__ISA == 512
+#    define DEA__ROWS        8
+#    define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
+#else
+#    define DEA__ROWS        4
+#    define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3)
+#endif
+#define DEA__PAD (DEA__LANES > DEA__ROWS ? DEA__LANES : DEA__ROWS) /* every padded size is a multiple of this */
+/* Vectors that one step of an element pass works on side by side, so that their chains of operations overlap. */
+#if DEA__LANES == 1 || (defined(__clang__) && DEA__ISA != 512)
+#    define DEA__STEP 1
+#elif defined(__clang__)
+#    define DEA__STEP 2
+#elif DEA__ISA == 512
+#    define DEA__STEP 8
+#else
+#    define DEA__STEP 4
+#endif
+#define DEA__EACH DEA__UNROLL(8) for (int v = 0; v < step; v++)
+
+#define dea__vec               DEA__FN(dea__vec)
+#define dea__vec_memory        DEA__FN(dea__vec_memory)
+#define dea__ints              DEA__FN(dea__ints)
+#define dea__load              DEA__FN(dea__load)
+#define dea__store             DEA__FN(dea__store)
+#define dea__splat             DEA__FN(dea__splat)
+#define dea__least             DEA__FN(dea__least)
+#define dea__largest           DEA__FN(dea__largest)
+#define dea__lane_sum          DEA__FN(dea__lane_sum)
+#define dea__lane_max          DEA__FN(dea__lane_max)
+#define dea__pick              DEA__FN(dea__pick)
+#define dea__exp2s             DEA__FN(dea__exp2s)
+#define dea__transpose         DEA__FN(dea__transpose)
+#define dea__row_sums          DEA__FN(dea__row_sums)
+#define dea__group             DEA__FN(dea__group)
+#define dea__round_up          DEA__FN(dea__round_up)
+#define dea__kernel            DEA__FN(dea__kernel)
+#define dea__multiply          DEA__FN(dea__multiply)
+#define dea__product_of        DEA__FN(dea__product_of)
+#define dea__packed_gemm       DEA__FN(dea__packed_gemm)
+#define dea__pad_rows          DEA__FN(dea__pad_rows)
+#define dea__interleave        DEA__FN(dea__interleave)
+#define dea__transpose_square  DEA__FN(dea__transpose_square)
+#define dea__load_some         DEA__FN(dea__load_some)
+#define dea__store_some        DEA__FN(dea__store_some)
+#define dea__normal_cdf        DEA__FN(dea__normal_cdf)
+#define dea__gelu              DEA__FN(dea__gelu)
+#define dea__gelu_slope        DEA__FN(dea__gelu_slope)
+#define dea__norm_row          DEA__FN(dea__norm_row)
+#define dea__norm_row_backward DEA__FN(dea__norm_row_backward)
+#define dea__norm_columns      DEA__FN(dea__norm_columns)
+#define dea__add_columns       DEA__FN(dea__add_columns)
+
+/* ---- vectors */
+#if DEA__VECTORS
+typedef dea_real dea__vec __attribute__((vector_size(DEA__ISA / 8)));
+typedef dea_real dea__vec_memory __attribute__((vector_size(DEA__ISA / 8), aligned(sizeof(dea_real)), may_alias));
+#    if DEA__REAL_IS_DOUBLE
+typedef int64_t dea__ints __attribute__((vector_size(DEA__ISA / 8)));
+#    else
+typedef int32_t dea__ints __attribute__((vector_size(DEA__ISA / 8)));
+#    endif
+DEA__INLINE dea__vec dea__load(const dea_real *p) {
+    return (dea__vec)(*(const dea__vec_memory *)(const void *)p);
+}
+DEA__INLINE void dea__store(dea_real *p, dea__vec x) {
+    *(dea__vec_memory *)(void *)p = (dea__vec_memory)x;
+}
+/* Written out, because adding x to a zero vector is not folded (-0.0) and would cost an addition a broadcast. */
+DEA__INLINE dea__vec dea__splat(dea_real x) {
+#    if DEA__LANES == 16
+    dea__vec v = {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
+#    elif DEA__LANES == 8
+    dea__vec v = {x, x, x, x, x, x, x, x};
+#    elif DEA__LANES == 4
+    dea__vec v = {x, x, x, x};
+#    else
+    dea__vec v = {x, x};
+#    endif
+    return v;
+}
+/* where ? a : b, for a comparison's result */
+DEA__INLINE dea__vec dea__pick(dea__ints where, dea__vec a, dea__vec b) {
+    return (dea__vec)((where & (dea__ints)a) | (~where & (dea__ints)b));
+}
+#else
+typedef dea_real dea__vec;
+typedef int dea__ints;
+DEA__INLINE dea__vec dea__load(const dea_real *p) {
+    return *p;
+}
+DEA__INLINE void dea__store(dea_real *p, dea__vec x) {
+    *p = x;
+}
+DEA__INLINE dea__vec dea__splat(dea_real x) {
+    return x;
+}
+DEA__INLINE dea__vec dea__pick(dea__ints where, dea__vec a, dea__vec b) {
+    return where ? a : b;
+}
+#endif
+
+/* The smaller and the larger. On x86 the instruction itself, which compilers do not find from a vector comparison. */
+#if DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 512
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_min_pd((__m512d)a, (__m512d)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_max_pd((__m512d)a, (__m512d)b);
+}
+#elif DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 256
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_min_pd((__m256d)a, (__m256d)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_max_pd((__m256d)a, (__m256d)b);
+}
+#elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 512
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_min_ps((__m512)a, (__m512)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm512_max_ps((__m512)a, (__m512)b);
+}
+#elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 256
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_min_ps((__m256)a, (__m256)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm256_max_ps((__m256)a, (__m256)b);
+}
+#elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm_min_ps((__m128)a, (__m128)b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return (dea__vec)_mm_max_ps((__m128)a, (__m128)b);
+}
+#else
+DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
+    return dea__pick((dea__ints)(a < b), a, b);
+}
+DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
+    return dea__pick((dea__ints)(a > b), a, b);
+}
+#endif
+
+DEA__INLINE dea_real dea__lane_sum(dea__vec x) {
+    dea_real lanes[DEA__LANES], sum = 0;
+    dea__store(lanes, x);
+    for (int i = 0; i < DEA__LANES; i++) sum += lanes[i];
+    return sum;
+}
+DEA__INLINE dea_real dea__lane_max(dea__vec x) {
+    dea_real lanes[DEA__LANES];
+    dea__store(lanes, x);
+    for (int i = 1; i < DEA__LANES; i++) lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
+    return lanes[0];
+}
+
+DEA__INLINE dea__idx dea__round_up(dea__idx n, dea__idx to) {
+    return (n + to - 1) / to * to;
+}
+
+/* x[v] = 2^(x[v] / 2^23), for x / 2^23 in [-126, 128). The scale DEA__LOG2_UNIT that the row constants carry makes this
+ * cheap: the integer part of x / 2^23 is already where a float keeps its exponent and the fraction where it keeps its
+ * mantissa. With m = 1 + fraction, 2^(m-1) is a polynomial of degree 5 (7.5e-8 relative; all terms but one positive).
+ * Other types use the C library, and then DEA__LOG2_UNIT is 1 and this is exp. */
+DEA__INLINE void dea__exp2s(const int step, dea__vec *x) {
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+    dea__ints n[DEA__STEP];
+    dea__vec m[DEA__STEP], p[DEA__STEP];
+    DEA__EACH n[v] = __builtin_convertvector(x[v], dea__ints);
+    DEA__EACH m[v] = (dea__vec)((n[v] & 0x7fffff) | 0x3f800000);
+    DEA__EACH p[v] = m[v] * 0.0018775767f + -0.000398543476f;
+    DEA__EACH p[v] = p[v] * m[v] + 0.038644725f;
+    DEA__EACH p[v] = p[v] * m[v] + 0.107834936f;
+    DEA__EACH p[v] = p[v] * m[v] + 0.353755317f;
+    DEA__EACH p[v] = p[v] * m[v] + 0.498285914f;
+    DEA__EACH x[v] = (dea__vec)((dea__ints)p[v] + (n[v] & ~0x7fffff));
+#else
+    for (int v = 0; v < step; v++) {
+        dea_real lanes[DEA__LANES];
+        dea__store(lanes, x[v]);
+        for (int i = 0; i < DEA__LANES; i++) lanes[i] = (dea_real)exp((double)lanes[i]);
+        x[v] = dea__load(lanes);
     }
 #endif
 }
 
-/* ==== 4. Vector kernels =========================================================================================== */
+/* out[c][r] = in[r][c] for a square of LANES x LANES: for h = LANES/2, ..., 2, 1 every pair of rows that lie h apart swaps the
+ * blocks of h lanes off its diagonal. */
+#if DEA__SHUFFLE && DEA__LANES == 16
+#    define DEA__SWAP8(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);                     \
+        y = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
+#    define DEA__SWAP4(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);                   \
+        y = __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31)
+#    define DEA__SWAP2(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);                   \
+        y = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#    define DEA__SWAP1(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);                  \
+        y = __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31)
+#elif DEA__SHUFFLE && DEA__LANES == 8
+#    define DEA__SWAP4(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);                                                   \
+        y = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+#    define DEA__SWAP2(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);                                                   \
+        y = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#    define DEA__SWAP1(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);                                                  \
+        y = __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
+#elif DEA__SHUFFLE && DEA__LANES == 4
+#    define DEA__SWAP2(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 1, 4, 5);                                                                 \
+        y = __builtin_shufflevector(a, b, 2, 3, 6, 7)
+#    define DEA__SWAP1(a, b, x, y)                                                                                     \
+        x = __builtin_shufflevector(a, b, 0, 4, 2, 6);                                                                 \
+        y = __builtin_shufflevector(a, b, 1, 5, 3, 7)
+#endif
+#define DEA__SWAP_ROWS(h, SWAP)                                                                                        \
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) if (!(i & (h))) {                                             \
+        dea__vec x, y;                                                                                                 \
+        SWAP(a[i], a[i + (h)], x, y);                                                                                  \
+        a[i] = x;                                                                                                      \
+        a[i + (h)] = y;                                                                                                \
+    }
+static DEA__NOINLINE void dea__transpose(const dea_real *in, dea__idx in_row, dea_real *out, dea__idx out_row) {
+#if DEA__SHUFFLE && DEA__LANES >= 4
+    dea__vec a[DEA__LANES];
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) a[i] = dea__load(in + i * in_row);
+#    if DEA__LANES >= 16
+    DEA__SWAP_ROWS(8, DEA__SWAP8)
+#    endif
+#    if DEA__LANES >= 8
+    DEA__SWAP_ROWS(4, DEA__SWAP4)
+#    endif
+    DEA__SWAP_ROWS(2, DEA__SWAP2)
+    DEA__SWAP_ROWS(1, DEA__SWAP1)
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) dea__store(out + i * out_row, a[i]);
+#else
+    for (int r = 0; r < DEA__LANES; r++)
+        for (int c = 0; c < DEA__LANES; c++) out[c * out_row + r] = in[r * in_row + c];
+#endif
+}
+#undef DEA__SWAP_ROWS
+#undef DEA__SWAP8
+#undef DEA__SWAP4
+#undef DEA__SWAP2
+#undef DEA__SWAP1
+
+/* out[r] = the sum of the LANES numbers at rows + r*LANES, for LANES rows. */
+static DEA__NOINLINE void dea__row_sums(const dea_real *rows, dea_real *out) {
+    dea_real t[DEA__LANES * DEA__LANES];
+    dea__transpose(rows, DEA__LANES, t, DEA__LANES);
+    dea__vec sum = dea__load(t);
+    for (int i = 1; i < DEA__LANES; i++) sum += dea__load(t + i * DEA__LANES);
+    dea__store(out, sum);
+}
+
+/* ---- products: one micro-kernel for all of them */
+
+/* How many vectors wide the next group of columns is when `left` are left: threes and twos, a one only at the very end. */
+DEA__INLINE int dea__group(dea__idx left) {
+    return left == 1 ? 1 : left == 2 || left == 4 ? 2 : 3;
+}
+
+/* ROWS rows and `wide` vectors of C, over `depth` terms. The accumulators are named variables, not an array: every compiler
+ * then keeps them in registers at any optimisation level. */
+DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, const dea_real *a, dea__idx lda,
+                             const dea_real *b, dea__idx ldb, dea_real *c, dea__idx ldc, int start,
+                             const dea_real *scale, const dea_real *column, dea_real *squares) {
+#define DEA__DECLARE(r) dea__vec c##r##0, c##r##1, c##r##2;
+#define DEA__BEGIN(r, from)                                                                                            \
+    c##r##0 = from(r, 0);                                                                                              \
+    c##r##1 = wide > 1 ? from(r, 1) : c##r##0;                                                                         \
+    c##r##2 = wide > 2 ? from(r, 2) : c##r##0;
+#define DEA__FROM_ZERO(r, v)   dea__splat(0)
+#define DEA__FROM_C(r, v)      dea__load(c + r * ldc + v * DEA__LANES)
+#define DEA__FROM_ROWS(r, v)   dea__splat(scale[r])
+#define DEA__FROM_COLUMN(r, v) (dea__splat(scale[r]) * dea__load(column + v * DEA__LANES))
+#define DEA__BEGIN_ZERO(r)     DEA__BEGIN(r, DEA__FROM_ZERO)
+#define DEA__BEGIN_C(r)        DEA__BEGIN(r, DEA__FROM_C)
+#define DEA__BEGIN_ROWS(r)     DEA__BEGIN(r, DEA__FROM_ROWS)
+#define DEA__BEGIN_COLUMN(r)   DEA__BEGIN(r, DEA__FROM_COLUMN)
+#define DEA__TERM(r)                                                                                                   \
+    {                                                                                                                  \
+        const dea__vec x = dea__splat(across ? a[r] : a[r * lda]);                                                     \
+        c##r##0 += x * b0;                                                                                             \
+        if (wide > 1) c##r##1 += x * b1;                                                                               \
+        if (wide > 2) c##r##2 += x * b2;                                                                               \
+    }
+#define DEA__FINISH(r)                                                                                                 \
+    dea__store(c + r * ldc, c##r##0);                                                                                  \
+    if (wide > 1) dea__store(c + r * ldc + DEA__LANES, c##r##1);                                                       \
+    if (wide > 2) dea__store(c + r * ldc + 2 * DEA__LANES, c##r##2);
+#define DEA__SQUARES(r)                                                                                                \
+    {                                                                                                                  \
+        dea__vec s = dea__load(squares + r * DEA__LANES) + c##r##0 * c##r##0;                                          \
+        if (wide > 1) s += c##r##1 * c##r##1;                                                                          \
+        if (wide > 2) s += c##r##2 * c##r##2;                                                                          \
+        dea__store(squares + r * DEA__LANES, s);                                                                       \
+    }
+    DEA__FOR_ROWS(DEA__DECLARE)
+    if (start == DEA__ADD_TO_C) {
+        DEA__FOR_ROWS(DEA__BEGIN_C)
+    } else if (start == DEA__FROM_ROW_SCALE) {
+        DEA__FOR_ROWS(DEA__BEGIN_ROWS)
+    } else if (start == DEA__FROM_SCALED_COLUMN) {
+        DEA__FOR_ROWS(DEA__BEGIN_COLUMN)
+    } else {
+        DEA__FOR_ROWS(DEA__BEGIN_ZERO)
+    }
+    for (dea__idx k = 0; k < depth; k++) {
+        const dea__vec b0 = dea__load(b), b1 = wide > 1 ? dea__load(b + DEA__LANES) : b0,
+                       b2 = wide > 2 ? dea__load(b + 2 * DEA__LANES) : b0;
+        DEA__FOR_ROWS(DEA__TERM)
+        a += across ? lda : 1;
+        b += ldb;
+    }
+    DEA__FOR_ROWS(DEA__FINISH)
+    if (squares) {
+        DEA__FOR_ROWS(DEA__SQUARES)
+    }
+#undef DEA__DECLARE
+#undef DEA__BEGIN
+#undef DEA__FROM_ZERO
+#undef DEA__FROM_C
+#undef DEA__FROM_ROWS
+#undef DEA__FROM_COLUMN
+#undef DEA__BEGIN_ZERO
+#undef DEA__BEGIN_C
+#undef DEA__BEGIN_ROWS
+#undef DEA__BEGIN_COLUMN
+#undef DEA__TERM
+#undef DEA__FINISH
+#undef DEA__SQUARES
+}
+
+/* `rows` (a multiple of ROWS) times `wide` vectors of the product p. The six instances of the kernel are here. */
+static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__product *p) {
+#define DEA__SWEEP(wide_, across_)                                                                                     \
+    for (dea__idx r = 0; r < rows; r += DEA__ROWS)                                                                     \
+    dea__kernel(wide_, across_, p->depth, p->a + (across_ ? r : r * p->lda), p->lda, p->b, p->ldb, p->c + r * p->ldc,  \
+                p->ldc, p->start, p->scale ? p->scale + r : NULL, p->column,                                           \
+                p->squares ? p->squares + r * DEA__LANES : NULL)
+    if (p->across) {
+        if (wide == 3)
+            DEA__SWEEP(3, 1);
+        else if (wide == 2)
+            DEA__SWEEP(2, 1);
+        else
+            DEA__SWEEP(1, 1);
+    } else {
+        if (wide == 3)
+            DEA__SWEEP(3, 0);
+        else if (wide == 2)
+            DEA__SWEEP(2, 0);
+        else
+            DEA__SWEEP(1, 0);
+    }
+#undef DEA__SWEEP
+}
+
+/* c [rows][columns] = (start) + op(a) b, with row-major b; sizes padded. across: a is [depth][rows], else [rows][depth]. */
+static DEA__NOINLINE void dea__product_of(int start, int across, dea__idx rows, dea__idx columns, dea__idx depth,
+                                          const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real *c,
+                                          dea__idx ldc) {
+    dea__product p = {across, start, depth, a, lda, b, ldb, c, ldc, NULL, NULL, NULL};
+    for (dea__idx left = columns / DEA__LANES; left > 0;) {
+        const int wide = dea__group(left);
+        dea__multiply(wide, rows, &p);
+        p.b += wide * DEA__LANES;
+        p.c += wide * DEA__LANES;
+        left -= wide;
+    }
+}
+
+/* ---- packing */
+
+/* out [rows_padded][width_padded] = in [rows][width] with zeros around. */
+static DEA__NOINLINE void dea__pad_rows(dea__idx rows, dea__idx rows_padded, dea__idx width, dea__idx width_padded,
+                                        const dea_real *in, dea__idx in_row, dea_real *out) {
+    for (dea__idx r = 0; r < rows; r++, in += in_row, out += width_padded) {
+        dea__idx c = 0;
+        for (; c + DEA__LANES <= width; c += DEA__LANES) dea__store(out + c, dea__load(in + c));
+        for (; c < width; c++) out[c] = in[c];
+        for (; c < width_padded; c++) out[c] = 0;
+    }
+    if (rows_padded > rows) memset(out, 0, sizeof(dea_real) * (size_t)((rows_padded - rows) * width_padded));
+}
+
+/* Row-major in [rows][width] into groups of one to three vectors of rows, each group transposed to [width][its rows], as
+ * the micro-kernel reads b. The group that starts at row j starts at out + j*width. Groups do not cross a TILE. */
+static DEA__NOINLINE void dea__interleave(dea__idx rows, dea__idx width, const dea_real *in, dea_real *out) {
+    for (dea__idx tile = 0; tile < rows; tile += DEA__TILE) {
+        const dea__idx end = rows - tile < DEA__TILE ? rows : tile + DEA__TILE;
+        for (dea__idx j = tile; j < end;) {
+            const int wide = dea__group((end - j) / DEA__LANES);
+            for (int v = 0; v < wide; v++)
+                for (dea__idx c = 0; c < width; c += DEA__LANES)
+                    dea__transpose(in + (j + v * DEA__LANES) * width + c, width,
+                                   out + j * width + (c * wide + v) * DEA__LANES, wide * DEA__LANES);
+            j += wide * DEA__LANES;
+        }
+    }
+}
+
+/* out = in^T, both [n][n], n padded */
+static void dea__transpose_square(dea__idx n, const dea_real *in, dea_real *out) {
+    for (dea__idx r = 0; r < n; r += DEA__LANES)
+        for (dea__idx c = 0; c < n; c += DEA__LANES) dea__transpose(in + r * n + c, n, out + c * n + r, n);
+}
+
+/* ---- general product */
+
+/* c [m,n] = alpha op(a) op(b) + beta c, row-major, op by transpose_a and transpose_b as in BLAS. beta = 0 does not read c.
+ * b is packed a panel of 3 vectors by DEPTH terms at a time, in a buffer on the stack (at most 24 KiB of it, and as much
+ * for edges); a is read in place. Each element is one sum in order of k whatever the panel. */
+static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha,
+                             const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta,
+                             dea_real *c, dea__idx ldc) {
+    enum { WIDTH = 3 * DEA__LANES, DEPTH = 128 };
+    dea_real panel[DEPTH * WIDTH], edge_a[DEPTH * DEA__ROWS], edge_c[DEA__ROWS * WIDTH];
+    if (beta != 1 || k == 0 || alpha == 0)
+        for (dea__idx i = 0; i < m; i++)
+            for (dea__idx j = 0; j < n; j++) c[i * ldc + j] = beta == 0 ? 0 : c[i * ldc + j] * beta;
+    if (alpha == 0) return;
+    for (dea__idx j0 = 0; j0 < n;) {
+        const dea__idx left = n - j0;
+        const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
+        const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
+        for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH;
+            for (dea__idx p = 0; p < depth; p++) {
+                dea_real *row = panel + p * width;
+                if (transpose_b)
+                    for (dea__idx j = 0; j < columns; j++) row[j] = alpha * b[(j0 + j) * ldb + k0 + p];
+                else
+                    for (dea__idx j = 0; j < columns; j++) row[j] = alpha * b[(k0 + p) * ldb + j0 + j];
+                for (dea__idx j = columns; j < width; j++) row[j] = 0;
+            }
+            const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
+            dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0, lda, panel, width, c + j0, ldc, NULL, NULL, NULL};
+            const dea__idx whole = columns == width ? m - m % DEA__ROWS : 0;
+            if (whole) dea__multiply(wide, whole, &p);
+            for (dea__idx i0 = whole; i0 < m; i0 += DEA__ROWS) {
+                const dea__idx rows = m - i0 < DEA__ROWS ? m - i0 : DEA__ROWS;
+                for (dea__idx r = 0; r < DEA__ROWS; r++)
+                    for (dea__idx q = 0; q < depth; q++)
+                        edge_a[r * DEPTH + q] = r >= rows     ? 0
+                                                : transpose_a ? a0[q * lda + i0 + r]
+                                                              : a0[(i0 + r) * lda + q];
+                for (dea__idx r = 0; r < DEA__ROWS; r++)
+                    for (dea__idx j = 0; j < width; j++)
+                        edge_c[r * width + j] = r < rows && j < columns ? c[(i0 + r) * ldc + j0 + j] : 0;
+                dea__product e = {0,     DEA__ADD_TO_C, depth, edge_a, DEPTH, panel,
+                                  width, edge_c,        width, NULL,   NULL,  NULL};
+                dea__multiply(wide, DEA__ROWS, &e);
+                for (dea__idx r = 0; r < rows; r++)
+                    for (dea__idx j = 0; j < columns; j++) c[(i0 + r) * ldc + j0 + j] = edge_c[r * width + j];
+            }
+        }
+        j0 += width;
+    }
+}
+
+/* ---- element-wise passes of the parts, any length n */
+
+/* The first `count` lanes, 1 to LANES; the others 0. */
+DEA__INLINE dea__vec dea__load_some(const dea_real *p, dea__idx count) {
+    if (count >= DEA__LANES) return dea__load(p);
+    dea_real lanes[DEA__LANES] = {0};
+    for (dea__idx i = 0; i < count; i++) lanes[i] = p[i];
+    return dea__load(lanes);
+}
+DEA__INLINE void dea__store_some(dea_real *p, dea__vec x, dea__idx count) {
+    dea_real lanes[DEA__LANES];
+    if (count >= DEA__LANES) {
+        dea__store(p, x);
+        return;
+    }
+    dea__store(lanes, x);
+    for (dea__idx i = 0; i < count; i++) p[i] = lanes[i];
+}
+
+/* Phi(x), and exp(-x^2/2) in *bell. For t = |x|, Phi(-t) = exp(-t^2/2) P(1/(1 + 0.23 t)) with a polynomial of degree 8, relative
+ * error 5e-8: the left tail keeps its digits. Beyond 13 both are constant, where a float's product with them no longer
+ * matters; the operand order of the limits lets a NaN through. */
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+DEA__INLINE dea__vec dea__normal_cdf(dea__vec x, dea__vec *bell) {
+    const dea__vec near = dea__largest(dea__splat(-13), dea__least(dea__splat(13), x));
+    const dea__vec t = dea__largest(-near, near), u = dea__splat(1) / (dea__splat(1) + dea__splat(0.23f) * t);
+    dea__vec e[DEA__STEP], p = dea__splat(-0.0784324043f);
+    p = p * u + dea__splat(0.290235806f);
+    p = p * u + dea__splat(-0.277739079f);
+    p = p * u + dea__splat(0.301002412f);
+    p = p * u + dea__splat(-0.0325729578f);
+    p = p * u + dea__splat(0.119354541f);
+    p = p * u + dea__splat(0.08580738f);
+    p = p * u + dea__splat(0.0923715913f);
+    p = p * u + dea__splat(-2.73133293e-5f);
+    e[0] = near * near * dea__splat(-0.5f * DEA__LOG2_UNIT);
+    dea__exp2s(1, e);
+    *bell = e[0];
+    const dea__vec tail = e[0] * p;
+    return dea__pick((dea__ints)(x > dea__splat(0)), dea__splat(1) - tail, tail);
+}
+#else
+DEA__INLINE dea__vec dea__normal_cdf(dea__vec x, dea__vec *bell) {
+    dea_real in[DEA__LANES], cdf[DEA__LANES], exponential[DEA__LANES];
+    dea__store(in, x);
+    for (int i = 0; i < DEA__LANES; i++) {
+        cdf[i] = DEA__REAL(0.5 * erfc((double)in[i] * -0.70710678118654752440));
+        exponential[i] = DEA__REAL(exp(-0.5 * (double)in[i] * (double)in[i]));
+    }
+    *bell = dea__load(exponential);
+    return dea__load(cdf);
+}
+#endif
+
+/* y = x Phi(x) */
+static void dea__gelu(const dea_real *x_, dea_real *y, dea__idx n) {
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec bell, x = dea__load_some(x_ + j, n - j);
+        dea__store_some(y + j, x * dea__normal_cdf(x, &bell), n - j);
+    }
+}
+/* dx = dy (Phi(x) + x exp(-x^2/2)/sqrt(2 pi)) */
+static void dea__gelu_slope(const dea_real *x_, const dea_real *dy, dea_real *dx, dea__idx n) {
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec bell, x = dea__load_some(x_ + j, n - j), cdf = dea__normal_cdf(x, &bell);
+        cdf = cdf + x * bell * dea__splat(DEA__REAL(0.39894228040143267794));
+        dea__store_some(dx + j, dea__load_some(dy + j, n - j) * cdf, n - j);
+    }
+}
+
+/* One row of a layer norm. The mean is taken twice, the second time of what the first left over, so that a large common
+ * part of x does not cost digits. gain and bias may be NULL. */
+static void dea__norm_row(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, dea__idx n,
+                          double eps, dea_real *mean_out, dea_real *scale_out) {
+    dea__vec sum = dea__splat(0), rest = dea__splat(0), squares = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) sum += dea__load_some(x + j, n - j);
+    const dea_real mean = DEA__REAL((double)dea__lane_sum(sum) / (double)n);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec d = dea__load_some(x + j, n - j) - dea__splat(mean);
+        if (n - j < DEA__LANES) { /* lanes past the end must not count as -mean */
+            dea_real lanes[DEA__LANES];
+            dea__store(lanes, d);
+            d = dea__load_some(lanes, n - j);
+        }
+        rest += d;
+        squares += d * d;
+    }
+    const double left = (double)dea__lane_sum(rest) / (double)n;
+    const double variance = (double)dea__lane_sum(squares) / (double)n - left * left;
+    const double scale = 1 / sqrt((variance > 0 || variance != variance ? variance : 0) + eps);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec hat = (dea__load_some(x + j, n - j) - dea__splat(mean) - dea__splat(DEA__REAL(left))) *
+                       dea__splat(DEA__REAL(scale));
+        if (gain) hat = hat * dea__load_some(gain + j, n - j);
+        if (bias) hat = hat + dea__load_some(bias + j, n - j);
+        dea__store_some(y + j, hat, n - j);
+    }
+    *mean_out = DEA__REAL((double)mean + left);
+    *scale_out = DEA__REAL(scale);
+}
+/* g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)), hat = (x - mean) scale */
+static void dea__norm_row_backward(const dea_real *x, const dea_real *gain, const dea_real *dy, dea_real *dx,
+                                   dea__idx n, dea_real mean, dea_real scale) {
+    dea__vec sum = dea__splat(0), product = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) { /* lanes past the end have g = 0 */
+        dea__vec g = dea__load_some(dy + j, n - j);
+        if (gain) g = g * dea__load_some(gain + j, n - j);
+        sum += g;
+        product += g * (dea__load_some(x + j, n - j) - dea__splat(mean));
+    }
+    const double mean_g = (double)dea__lane_sum(sum) / (double)n;
+    const double along = (double)dea__lane_sum(product) / (double)n * (double)scale * (double)scale;
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec g = dea__load_some(dy + j, n - j);
+        if (gain) g = g * dea__load_some(gain + j, n - j);
+        g = g - dea__splat(DEA__REAL(mean_g)) -
+            (dea__load_some(x + j, n - j) - dea__splat(mean)) * dea__splat(DEA__REAL(along));
+        dea__store_some(dx + j, g * dea__splat(scale), n - j);
+    }
+}
+/* dgain += sum over rows of dy o (x - mean) scale, rows in order */
+static void dea__norm_columns(const dea_real *x, const dea_real *dy, const dea_real *mean, const dea_real *scale,
+                              dea__idx rows, dea__idx width, dea_real *dgain) {
+    for (dea__idx j = 0; j < width; j += DEA__LANES) {
+        dea__vec sum = dea__load_some(dgain + j, width - j);
+        for (dea__idx i = 0; i < rows; i++) {
+            const dea__vec d = dea__load_some(x + i * width + j, width - j) - dea__splat(mean[i]);
+            sum += dea__load_some(dy + i * width + j, width - j) * (d * dea__splat(scale[i]));
+        }
+        dea__store_some(dgain + j, sum, width - j);
+    }
+}
+/* out += column sums of x [rows,width], rows in order */
+static void dea__add_columns(const dea_real *x, dea__idx rows, dea__idx width, dea_real *out) {
+    for (dea__idx j = 0; j < width; j += DEA__LANES) {
+        dea__vec sum = dea__load_some(out + j, width - j);
+        for (dea__idx i = 0; i < rows; i++) sum += dea__load_some(x + i * width + j, width - j);
+        dea__store_some(out + j, sum, width - j);
+    }
+}
+#endif /* DEA__ISA */
+
+#if defined(DEA__ONCE) && !defined(DEA__ISA)
 
 /* ==== 5. The plain path ==============================================================================================
  * Attention as the equations have it, with maps of T x T: first what a call may be given (both paths share these checks),
@@ -1624,89 +2340,1532 @@ static size_t dea__plain_workspace(const dea_attention *a) {
     return dea__for_workers(dea__plain_worker_bytes(a), a->threads.count, (size_t)a->batch * (size_t)a->heads);
 }
 
-/* ==== 6. The fast path ============================================================================================ */
+/* ==== 6. The fast path ===============================================================================================
+ * The same attention with nothing of size T x T: exact, forward and backward, in O(T d) memory, on the kernels of room 4.
+ * Here only the passes, which are built for every instruction set; the calls that use them stand behind the gate loss.
+ *
+ * Keys are centred, so that every query's mean energy is 0 and E1 needs no |k|^2 per pair; scores carry the factor
+ * L = DEA__LOG2_UNIT; rows are divided by their sums at the end. Up to DEA__PANEL_KEYS keys, and with a causal mask always, a
+ * block of queries works on all its keys at once (a panel); beyond, keys stream, and what a row's means take away in the
+ * backward pass, known only after its last key, is taken away afterwards, being of low rank.
+ *
+ * Accuracy in float, largest error over the root mean square of the exact array: about 5e-6 up to 512 keys, 2e-5 at 8192; one
+ * far key among 8192 (z-scores near 90) 1e-4 in dq. With two keys the exact dq and dk nearly cancel: 4e-5 absolute.        */
 
-static dea_status dea__check_path(const dea_attention *a) {
-    return a->path == DEA_PATH_FAST ? DEA_ERR_OPTION : a->isa > DEA_ISA_BASELINE ? DEA_ERR_ISA : DEA_OK;
+/* ---- what the fast path's instances share */
+
+/* One query row in the element passes. */
+typedef struct dea__row {
+    dea_real s0, s1;  /* forward: what turns raw energies into t L Et. backward: t/(sigma + eps) */
+    dea_real w0, w1;  /* gate weights of both energies, for the same units, times -L */
+    dea_real gate;    /* -L w_q.q */
+    dea_real shift;   /* subtracted from the scores before exp, in natural units */
+    dea_real absent;  /* backward: the value of dA - delta where dropout removed the weight, -delta */
+    dea__row_key key; /* dropout */
+    int bad;          /* causal: q (or d_o) of this row is not finite; the row is left out and its results are NaN */
+} dea__row;
+
+/* One call of the fast path. Tasks are numbered (head, group of batch rows, split of the queries); a sum over tasks is kept in
+ * a partial sum a task and added up in order, so that no bit depends on the number of workers. */
+typedef struct dea__fast {
+    const dea_attention *a;
+    dea_strides q, k, v, o;
+    dea_real *out, *saved_out;              /* forward */
+    const dea_real *out_in, *saved, *d_out; /* backward */
+    dea_gradients gradients;
+    const dea_gate *gate;
+    struct dea__gate_sums *gate_sums; /* [tasks] */
+    int groups, splits;
+    char *slices; /* one a worker */
+    size_t slice_bytes;
+    dea_real *partial_keys;       /* [B,H,splits-1,2,Tk,d]: dk and dv of splits 1.. */
+    dea_real *partial_parameters; /* [tasks] of dw_rel, padded */
+    double *partial_temperature;  /* [tasks] */
+    void (*task)(const struct dea__fast *f, dea__idx task, char *slice);
+} dea__fast;
+
+/* Everything a pass keeps in its worker's slice. dp, np: head_dim and keys, padded. */
+typedef struct dea__buffers {
+    dea__idx d, dp, n, np, block;
+    dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
+    int with_max;                 /* t sqrt(n) > 80: subtract the row's maximum */
+    dea__idx queries;             /* rows before the first that sees a key that is not finite (causal), else all */
+    dea__idx last_bad;            /* backward: the last row left out as not finite, or -1 */
+    /* parameters of the head */
+    dea_real *w, *wt, *wq, *wk; /* W_rel and its transpose [dp][dp], w_q and w_k [dp] */
+    dea_real gate0, gate1, bias;
+    /* keys: centred, as rows and interleaved; values likewise */
+    dea_real *kc, *kt, *v, *vt;
+    const dea_real *values; /* v, or the caller's own where it needs no padding */
+    dea__idx values_row;
+    dea_real *kbar; /* [dp] mean key */
+    dea_real *norm; /* [np] -(|k - kbar|^2 - mean)/d */
+    dea_real *gk;   /* [np] -L (w_k.k + c) */
+    dea_real *keep; /* [np] 1, 0 for padding */
+    dea_real *ramp; /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
+    /* a block of queries; energies of both experts are stacked, so are their queries */
+    dea_real *q, *qu, *go, *dqu, *ob;
+    dea_real *scale0, *scale1, *ones, *minus_delta, *sums, *gates;
+    dea__row *rows;
+    dea__idx *sees, *reach; /* keys a row sees; the same for its group of ROWS rows, rounded up */
+    dea_real *x, *y, *dmap, *p, *label;
+    /* gradients */
+    dea_real *dk, *dv, *column, *dw;
+    double dt;
+    /* streaming: covariance of the keys with themselves and with their norms; corrections */
+    dea_real *cov, *cov_norm, *square, *qc, *m0, *m1, *a0, *a1, *b1, *row_sum, *rest;
+    double *wide;
+    dea_real var_norm;
+    /* gate */
+    dea_real *column_dense, *column_photo;
+    int *list;
+    size_t *blocks, block_count; /* the label blocks of this batch row */
+} dea__buffers;
+
+enum { DEA__FORWARD, DEA__BACKWARD, DEA__GATE };
+
+/* What one instruction set brings. */
+typedef struct dea__isa_table {
+    size_t (*slice)(const dea_attention *a, int pass);
+    dea__idx (*parameter_count)(const dea_attention *a);
+    void (*forward)(const dea__fast *f, dea__idx task, char *slice);
+    void (*backward)(const dea__fast *f, dea__idx task, char *slice);
+    void (*gate)(const dea__fast *f, dea__idx task, char *slice);
+    void (*gemm)(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha,
+                 const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta, dea_real *c,
+                 dea__idx ldc);
+    void (*gelu)(const dea_real *x, dea_real *y, dea__idx n);
+    void (*gelu_slope)(const dea_real *x, const dea_real *dy, dea_real *dx, dea__idx n);
+    void (*norm_row)(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, dea__idx n, double eps,
+                     dea_real *mean, dea_real *scale);
+    void (*norm_row_backward)(const dea_real *x, const dea_real *gain, const dea_real *dy, dea_real *dx, dea__idx n,
+                              dea_real mean, dea_real scale);
+    void (*norm_columns)(const dea_real *x, const dea_real *dy, const dea_real *mean, const dea_real *scale,
+                         dea__idx rows, dea__idx width, dea_real *dgain);
+    void (*add_columns)(const dea_real *x, dea__idx rows, dea__idx width, dea_real *out);
+} dea__isa_table;
+
+/* The first of item n's when n are dealt to `parts`. */
+static int dea__part(int n, int part, int parts) {
+    return (int)((int64_t)n * part / parts);
 }
 
-/* ---- the public calls: check, choose a path, go */
-
-DEA_API size_t dea_forward_workspace(const dea_attention *a) {
-    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
-    return dea__plain_workspace(a);
+/* The label blocks of batch row b. */
+static void dea__list_blocks(const dea_attention *a, int b, dea__buffers *m) {
+    m->block_count = 0;
+    for (size_t i = 0; i < a->label_block_count; i++)
+        if (a->label_blocks[i].batch == b) m->blocks[m->block_count++] = i;
 }
 
-DEA_API size_t dea_backward_workspace(const dea_attention *a) {
-    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
-    return dea__plain_workspace(a);
+/* The label of one cell, NaN for none. */
+static double dea__label_of(const dea_attention *a, int b, dea__idx i, dea__idx j, const dea__buffers *m) {
+    if (a->labels) return (double)a->labels[((dea__idx)b * a->seq_q + i) * a->seq_k + j];
+    for (size_t e = 0; e < m->block_count; e++) {
+        const dea_label_block *block = &a->label_blocks[m->blocks[e]];
+        if (i >= block->q_begin && i < block->q_end && j >= block->k_begin && j < block->k_end)
+            return (double)block->alpha;
+    }
+    return (double)NAN;
 }
 
-static void dea__add_maps(dea__tensors *tensors, const dea_attention *a) {
-    dea_real *const maps[6] = {a->maps.et0, a->maps.et1, a->maps.alpha_hat, a->maps.alpha_mix, a->maps.s, a->maps.a};
-    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q * (size_t)a->seq_k;
-    for (int i = 0; i < 6; i++) dea__add_flat(tensors, maps[i], cells * sizeof(dea_real), 1);
+/* Whether any of the first n cells of a row has a label. */
+static int dea__row_labelled(const dea_attention *a, int b, dea__idx i, dea__idx n, const dea__buffers *m) {
+    if (a->labels) {
+        const dea_real *row = a->labels + ((dea__idx)b * a->seq_q + i) * a->seq_k;
+        for (dea__idx j = 0; j < n; j++)
+            if (row[j] == row[j]) return 1;
+        return 0;
+    }
+    for (size_t e = 0; e < m->block_count; e++) {
+        const dea_label_block *block = &a->label_blocks[m->blocks[e]];
+        if (i >= block->q_begin && i < block->q_end && block->k_begin < n) return 1;
+    }
+    return 0;
 }
 
-DEA_API dea_status dea_forward(const dea_attention *a, dea_real *o, dea_real *saved, void *workspace,
-                               size_t workspace_bytes) {
-    dea_status status = dea__check_attention(a, 1);
-    if (status == DEA_OK) status = dea__check_path(a);
-    if (status != DEA_OK) return status;
-    if (!o) return DEA_ERR_NULL;
-    dea__tensors tensors;
-    tensors.count = 0;
-    dea__add_inputs(&tensors, a);
-    dea__add_view(&tensors, dea__o_view(a, o), 1);
-    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 1);
-    dea__add_maps(&tensors, a);
-    const size_t bytes = dea_forward_workspace(a);
-    status = dea__check_workspace(workspace, workspace_bytes, bytes);
-    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
-    if (status == DEA_OK) status = dea__check_alias(&tensors);
-    if (status != DEA_OK) return status;
-    dea__plain_call call;
-    memset(&call, 0, sizeof call);
-    call.a = a;
-    call.out = o;
-    call.saved = saved;
-    call.workspace = (char *)workspace;
-    call.worker_bytes = dea__plain_worker_bytes(a);
-    dea__for(&a->threads, a->batch * a->heads, dea__plain_forward_head, &call);
-    return DEA_OK;
+/* Where split `split` of one head leaves dk (which 0) or dv (1): split 0 with the caller, the others in partial sums. */
+static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, int split, dea__idx *row) {
+    const dea_attention *a = f->a;
+    dea_real *out = which ? f->gradients.dv : f->gradients.dk;
+    const dea_strides s = which ? f->v : f->k;
+    *row = split ? a->head_dim : s.token;
+    if (!out) return NULL;
+    if (!split) return out + b * s.batch + h * s.head;
+    const dea__idx part = (((dea__idx)b * a->heads + h) * (f->splits - 1) + split - 1) * 2 + which;
+    return f->partial_keys + part * a->seq_k * a->head_dim;
+}
+#endif /* once */
+
+#ifdef DEA__ISA
+#define dea__weights            DEA__FN(dea__weights)
+#define dea__weights_steps      DEA__FN(dea__weights_steps)
+#define dea__gate_steps         DEA__FN(dea__gate_steps)
+#define dea__cells              DEA__FN(dea__cells)
+#define dea__kept               DEA__FN(dea__kept)
+#define dea__scores_any         DEA__FN(dea__scores_any)
+#define dea__weights_any        DEA__FN(dea__weights_any)
+#define dea__slopes_steps       DEA__FN(dea__slopes_steps)
+#define dea__slopes             DEA__FN(dea__slopes)
+#define dea__slopes_any         DEA__FN(dea__slopes_any)
+#define dea__project            DEA__FN(dea__project)
+#define dea__pack_head          DEA__FN(dea__pack_head)
+#define dea__pack_keys          DEA__FN(dea__pack_keys)
+#define dea__pack_values        DEA__FN(dea__pack_values)
+#define dea__energies           DEA__FN(dea__energies)
+#define dea__value_products     DEA__FN(dea__value_products)
+#define dea__rows_by_tile       DEA__FN(dea__rows_by_tile)
+#define dea__keys_by_tile       DEA__FN(dea__keys_by_tile)
+#define dea__centre_row         DEA__FN(dea__centre_row)
+#define dea__load_block         DEA__FN(dea__load_block)
+#define dea__scale_block        DEA__FN(dea__scale_block)
+#define dea__label_tile         DEA__FN(dea__label_tile)
+#define dea__weigh_tile         DEA__FN(dea__weigh_tile)
+#define dea__differentiate_tile DEA__FN(dea__differentiate_tile)
+#define dea__finish_row         DEA__FN(dea__finish_row)
+#define dea__covariance         DEA__FN(dea__covariance)
+#define dea__all_finite         DEA__FN(dea__all_finite)
+#define dea__layout             DEA__FN(dea__layout)
+#define dea__block_rows         DEA__FN(dea__block_rows)
+#define dea__forward_panel      DEA__FN(dea__forward_panel)
+#define dea__forward_stream     DEA__FN(dea__forward_stream)
+#define dea__backward_panel     DEA__FN(dea__backward_panel)
+#define dea__backward_stream    DEA__FN(dea__backward_stream)
+#define dea__backward_rows      DEA__FN(dea__backward_rows)
+#define dea__write_keys         DEA__FN(dea__write_keys)
+#define dea__usable_keys        DEA__FN(dea__usable_keys)
+#define dea__panel_keys         DEA__FN(dea__panel_keys)
+#define dea__slice              DEA__FN(dea__slice)
+#define dea__parameter_count    DEA__FN(dea__parameter_count)
+#define dea__fill_row           DEA__FN(dea__fill_row)
+#define dea__blank_rows         DEA__FN(dea__blank_rows)
+#define dea__forward_task       DEA__FN(dea__forward_task)
+#define dea__backward_task      DEA__FN(dea__backward_task)
+
+/* ---- element passes: one row of a tile at a time, every operation over `step` vectors so that chains overlap.
+ * Units: scores are t L S with L = DEA__LOG2_UNIT, so that the exponential is cheap; the gate works on -L z, so that
+ * clip(z, -10, 10) and min(sigmoid, 0.95) are one clamp (sigmoid(z) <= 0.95 exactly when z <= ln 19). */
+
+/* z = alpha-hat of the energies x, y (6) */
+DEA__INLINE void dea__gate_steps(const int step, const dea__vec *x, const dea__vec *y, const dea_real *gk, dea__vec w0,
+                                 dea__vec w1, dea__vec gate, dea__vec *z) {
+    DEA__EACH z[v] = dea__load(gk + v * DEA__LANES) + gate;
+    DEA__EACH z[v] = z[v] + x[v] * w0;
+    DEA__EACH z[v] = z[v] + y[v] * w1;
+    DEA__EACH z[v] = dea__least(z[v], dea__splat((dea_real)10 * DEA__LOG2_UNIT));
+    DEA__EACH z[v] = dea__largest(z[v], dea__splat((dea_real)-2.94443897916644046 * DEA__LOG2_UNIT));
+    dea__exp2s(step, z);
+    DEA__EACH z[v] = dea__splat(1) / (z[v] + dea__splat(1));
 }
 
-DEA_API dea_status dea_backward(const dea_attention *a, const dea_real *o, const dea_real *saved, const dea_real *d_o,
-                                const dea_gradients *gradients, void *workspace, size_t workspace_bytes) {
-    dea_status status = dea__check_attention(a, 1);
-    if (status == DEA_OK) status = dea__check_path(a);
-    if (status != DEA_OK) return status;
-    if (!o || !saved || !d_o || !gradients) return DEA_ERR_NULL;
-    if (gradients->dtemperature && !a->temperature) return DEA_ERR_NULL;
-    dea__tensors tensors;
-    tensors.count = 0;
-    dea__add_inputs(&tensors, a);
-    dea__add_view(&tensors, dea__o_view(a, o), 0);
-    dea__add_view(&tensors, dea__o_view(a, d_o), 0);
-    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 0);
-    dea__add_gradients(&tensors, a, gradients);
-    const size_t bytes = dea_backward_workspace(a);
-    status = dea__check_workspace(workspace, workspace_bytes, bytes);
-    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
-    if (status == DEA_OK) status = dea__check_alias(&tensors);
-    if (status != DEA_OK) return status;
-    dea__plain_call call;
-    memset(&call, 0, sizeof call);
-    call.a = a;
-    call.o = o;
-    call.saved_in = saved;
-    call.d_o = d_o;
-    call.gradients = gradients;
-    call.workspace = (char *)workspace;
-    call.worker_bytes = dea__plain_worker_bytes(a);
-    dea__for(&a->threads, a->heads, dea__plain_backward_head, &call);
-    return DEA_OK;
+/* weights p = exp(S) of raw energies x, y; *sum += those of real keys, lane by lane. Padding has p != 0, but its value is 0. */
+DEA__INLINE dea__vec dea__weights_steps(const int step, const dea_real *x_, const dea_real *y_, dea_real *p,
+                                        const dea_real *gk, const dea_real *keep, dea__idx n, const dea__row *row) {
+    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
+                   w1 = dea__splat(row->w1), gate = dea__splat(row->gate);
+    dea__vec sum[DEA__STEP];
+    DEA__EACH sum[v] = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
+        dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
+        DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
+        DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
+        dea__gate_steps(step, x, y, gk + j, w0, w1, gate, z);
+        DEA__EACH x[v] = x[v] * s0;
+        DEA__EACH y[v] = y[v] * s1 - x[v];
+        DEA__EACH x[v] = x[v] + z[v] * y[v];
+        dea__exp2s(step, x);
+        DEA__EACH dea__store(p + j + v * DEA__LANES, x[v]);
+        DEA__EACH sum[v] += x[v] * dea__load(keep + j + v * DEA__LANES);
+    }
+    for (int v = 1; v < step; v++) sum[0] += sum[v];
+    return sum[0];
 }
+static DEA__NOINLINE void dea__weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
+                                       const dea_real *keep, dea__idx n, const dea__row *row, dea_real *sum) {
+    const dea__idx most = n - n % (DEA__STEP * DEA__LANES);
+    dea__vec s = dea__load(sum);
+    if (most) s += dea__weights_steps(DEA__STEP, x, y, p, gk, keep, most, row);
+    if (most < n) s += dea__weights_steps(1, x + most, y + most, p + most, gk + most, keep + most, n - most, row);
+    dea__store(sum, s);
+}
+
+/* What a row of a tile may carry beyond that: a mask, labels, dropout, a shift. */
+typedef struct dea__cells {
+    const dea_real *gk, *keep;
+    const dea_real *label; /* NULL, or the row's labels: NaN for none */
+    dea_real gamma;
+    uint32_t threshold; /* dropout: a weight stays where its hash is not below; 0 for none */
+    uint32_t first;     /* index of the tile's first key */
+} dea__cells;
+
+/* 1 where dropout keeps the weight of key `first + lane` in this row, else 0 */
+DEA__INLINE dea__vec dea__kept(uint32_t first, const dea__row *row, uint32_t threshold) {
+    dea_real lanes[DEA__LANES];
+    uint32_t hash[DEA__LANES];
+    for (int i = 0; i < DEA__LANES; i++) hash[i] = dea__dropout_bits(row->key, first + (uint32_t)i);
+    for (int i = 0; i < DEA__LANES; i++) lanes[i] = hash[i] >= threshold ? (dea_real)1 : (dea_real)0;
+    return dea__load(lanes);
+}
+
+/* s = t L S_mix of one row, the lowest number where `keep` is 0; returns the largest. */
+static DEA__NOINLINE dea_real dea__scores_any(const dea__cells *c, const dea_real *x_, const dea_real *y_, dea_real *s,
+                                              dea__idx n, const dea__row *row) {
+    enum { step = 1 };
+    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
+                   w1 = dea__splat(row->w1), gate = dea__splat(row->gate), lowest = dea__splat(-DEA__REAL_MAX),
+                   gamma = dea__splat(c->gamma);
+    dea__vec top = lowest;
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec x = dea__load(x_ + j), y = dea__load(y_ + j), z;
+        dea__gate_steps(step, &x, &y, c->gk + j, w0, w1, gate, &z);
+        if (c->label) {
+            const dea__vec label = dea__load(c->label + j);
+            z = dea__pick((dea__ints)(label == label), z + gamma * (label - z), z);
+        }
+        x = x * s0;
+        y = y * s1 - x;
+        x = dea__pick((dea__ints)(dea__load(c->keep + j) > dea__splat(0)), x + z * y, lowest);
+        top = dea__largest(top, x);
+        dea__store(s + j, x);
+    }
+    return dea__lane_max(top);
+}
+
+/* p = exp(S - shift) in place of s, 0 where `keep` is 0 or dropout says so; sum += before dropout. */
+static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea__idx n, const dea__row *row,
+                                           dea_real *sum) {
+    enum { step = 1 };
+    const dea__vec shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW);
+    dea__vec total = dea__load(sum);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec x = dea__largest(dea__load(s + j) - shift, low);
+        dea__exp2s(step, &x);
+        x = x * dea__load(c->keep + j);
+        total += x;
+        if (c->threshold) x = x * dea__kept(c->first + (uint32_t)j, row, c->threshold);
+        dea__store(s + j, x);
+    }
+    dea__store(sum, total);
+}
+
+/* Backward of one row. x, y: t L Et. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
+ * of sums, BLOCK rows each: of d, g, d x, g y. column (may be NULL) += g s1. */
+DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cells *c, const dea_real *x_,
+                                   const dea_real *y_, dea_real *d, dea_real *g, dea_real *p, dea_real *column,
+                                   dea__idx n, const dea__row *row, dea_real *sums) {
+    const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
+                   s1 = dea__splat(row->s1), shift = dea__splat(row->shift * DEA__LOG2_UNIT),
+                   low = dea__splat(DEA__EXP_LOW), gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
+    dea__vec m0[2], m1[2], r0[2], r1[2];
+    for (int v = 0; v < 2; v++) m0[v] = m1[v] = r0[v] = r1[v] = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
+        dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
+        DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
+        DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
+        dea__gate_steps(step, x, y, c->gk + j, w0, w1, gate, z);
+        if (any && c->label) {
+            DEA__EACH {
+                const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
+                z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
+            }
+        }
+        DEA__EACH y[v] = y[v] - x[v];
+        DEA__EACH x[v] = x[v] + z[v] * y[v];
+        if (any) {
+            DEA__EACH x[v] =
+                dea__pick((dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0)), x[v] - shift, low);
+            DEA__EACH x[v] = dea__largest(x[v], low);
+        }
+        dea__exp2s(step, x);
+        if (any) {
+            DEA__EACH x[v] = x[v] * dea__load(c->keep + j + v * DEA__LANES);
+        }
+        if (any && c->threshold) {
+            DEA__EACH {
+                const dea__vec kept = dea__kept(c->first + (uint32_t)(j + v * DEA__LANES), row, c->threshold);
+                dea__store(p + j + v * DEA__LANES, x[v] * kept);
+                x[v] = x[v] * dea__pick((dea__ints)(kept > dea__splat(0)), dea__load(d + j + v * DEA__LANES), absent);
+            }
+        } else {
+            DEA__EACH dea__store(p + j + v * DEA__LANES, x[v]);
+            DEA__EACH x[v] = x[v] * dea__load(d + j + v * DEA__LANES);
+        }
+        DEA__EACH z[v] = z[v] * x[v];
+        DEA__EACH x[v] = x[v] - z[v];
+        DEA__EACH dea__store(d + j + v * DEA__LANES, x[v]);
+        DEA__EACH dea__store(g + j + v * DEA__LANES, z[v]);
+        if (column) {
+            DEA__EACH dea__store(column + j + v * DEA__LANES, dea__load(column + j + v * DEA__LANES) + z[v] * s1);
+        }
+        DEA__EACH m0[v & 1] += x[v] * dea__load(c->keep + j + v * DEA__LANES);
+        DEA__EACH m1[v & 1] += z[v] * dea__load(c->keep + j + v * DEA__LANES);
+        DEA__EACH r0[v & 1] += x[v] * dea__load(x_ + j + v * DEA__LANES);
+        DEA__EACH r1[v & 1] += z[v] * dea__load(y_ + j + v * DEA__LANES);
+    }
+    const dea__idx plane = DEA__BLOCK * DEA__LANES;
+    dea__store(sums, dea__load(sums) + (m0[0] + m0[1]));
+    dea__store(sums + plane, dea__load(sums + plane) + (m1[0] + m1[1]));
+    dea__store(sums + 2 * plane, dea__load(sums + 2 * plane) + (r0[0] + r0[1]));
+    dea__store(sums + 3 * plane, dea__load(sums + 3 * plane) + (r1[0] + r1[1]));
+}
+static DEA__NOINLINE void dea__slopes(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
+                                      dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
+                                      dea_real *sums) {
+    const dea__idx most = n - n % (DEA__STEP * DEA__LANES);
+    if (most) dea__slopes_steps(DEA__STEP, 0, c, x, y, d, g, p, column, most, row, sums);
+    if (most < n) {
+        dea__cells rest = *c;
+        rest.gk += most;
+        rest.keep += most;
+        dea__slopes_steps(1, 0, &rest, x + most, y + most, d + most, g + most, p + most, column ? column + most : NULL,
+                          n - most, row, sums);
+    }
+}
+static DEA__NOINLINE void dea__slopes_any(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
+                                          dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
+                                          dea_real *sums) {
+    dea__slopes_steps(1, 1, c, x, y, d, g, p, column, n, row, sums);
+}
+
+/* Through the z-score: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
+ * not see. */
+static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real *d, const dea_real *g, dea_real *column,
+                                       dea__idx n, dea_real mean0, dea_real mean1, dea_real c0, dea_real c1,
+                                       dea_real s1, const dea_real *keep) {
+    const dea__vec m0 = dea__splat(mean0), m1 = dea__splat(mean1), k0 = dea__splat(c0), k1 = dea__splat(c1),
+                   s = dea__splat(s1), zero = dea__splat(0);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        dea__vec a = (dea__load(d + j) - m0) - dea__load(x + j) * k0,
+                 b = (dea__load(g + j) - m1) - dea__load(y + j) * k1;
+        if (keep) {
+            const dea__ints seen = (dea__ints)(dea__load(keep + j) > zero);
+            a = dea__pick(seen, a, zero);
+            b = dea__pick(seen, b, zero);
+        }
+        dea__store(x + j, a);
+        dea__store(y + j, b);
+        dea__store(column + j, dea__load(column + j) + b * s);
+    }
+}
+
+/* A row of energies over several tiles (`tile` numbers apart): subtracts the mean over the first n and returns the sum
+ * of squares. The first energy is subtracted first, so that equal energies give exactly 0. */
+static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea__idx n, const dea_real *ramp) {
+    const dea__vec first = dea__splat(row[0]), zero = dea__splat(0);
+    dea__vec sum = zero, squares = zero;
+    for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
+        const dea_real *x = row + j0 / DEA__TILE * tile;
+        const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
+        const dea_real *keep = ramp + DEA__TILE - m;
+        for (dea__idx j = 0; j < m; j += DEA__LANES) sum += (dea__load(x + j) - first) * dea__load(keep + j);
+    }
+    const dea__vec mean = dea__splat(dea__lane_sum(sum) / (dea_real)n);
+    for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
+        dea_real *x = row + j0 / DEA__TILE * tile;
+        const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
+        const dea_real *keep = ramp + DEA__TILE - m;
+        for (dea__idx j = 0; j < m; j += DEA__LANES) {
+            const dea__vec e = (dea__load(x + j) - first) - mean;
+            dea__store(x + j, e);
+            squares += e * e * dea__load(keep + j);
+        }
+    }
+    return dea__lane_sum(squares);
+}
+
+/* 1 if no number of [rows][d] is NaN or infinite */
+static int dea__all_finite(const dea_real *p, dea__idx rows, dea__idx row, dea__idx d) {
+    dea__vec sum = dea__splat(0);
+    dea_real rest = 0;
+    for (dea__idx r = 0; r < rows; r++, p += row) {
+        dea__idx c = 0;
+        for (; c + DEA__LANES <= d; c += DEA__LANES) sum += dea__load(p + c) * dea__splat(0);
+        for (; c < d; c++) rest += p[c] * 0;
+    }
+    return dea__lane_sum(sum) + rest == 0;
+}
+
+/* ---- packing a head */
+
+/* Queries of one block: as many as keep the maps of a block in the second cache. */
+static dea__idx dea__block_rows(dea__idx np, int maps) {
+    dea__idx rows = DEA__BLOCK;
+    while (rows > 16 && rows * np * maps > 160 * 1024 && !(rows == 32 && np > DEA__PANEL_KEYS)) rows /= 2;
+    return dea__round_up(rows, DEA__PAD);
+}
+
+/* The parameters of head h. */
+static void dea__pack_head(const dea_attention *a, int h, dea__buffers *m) {
+    const dea__idx d = m->d, dp = m->dp;
+    const dea_real *gate = a->w_gate + (dea__idx)h * (2 * d + 2);
+    m->temperature = a->temperature ? a->temperature[h] : 1;
+    m->gate0 = gate[2 * d];
+    m->gate1 = gate[2 * d + 1];
+    m->bias = a->c_gate[h];
+    dea__pad_rows(d, dp, d, dp, a->w_rel + (dea__idx)h * d * d, d, m->w);
+    dea__transpose_square(dp, m->w, m->wt);
+    dea__pad_rows(1, 1, d, dp, gate, d, m->wq);
+    dea__pad_rows(1, 1, d, dp, gate + d, d, m->wk);
+    for (int j = 0; j < DEA__TILE; j++) {
+        m->ramp[j] = 1;
+        m->ramp[DEA__TILE + j] = 0;
+    }
+}
+
+/* The n keys one batch row has: centred, so that every query's mean energy is 0; twice, because the first mean carries a
+ * rounding error that 1/(sigma + 1e-5) would blow up where all keys are equal. */
+static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k_row, dea__idx n, dea__buffers *m) {
+    const dea__idx d = m->d, dp = m->dp, np = dea__round_up(n, DEA__PAD);
+    const dea_real inverse = 1 / (dea_real)n;
+    m->n = n;
+    m->np = np;
+    m->with_max = (double)m->temperature * sqrt((double)n) > 80;
+    dea__pad_rows(n, np, d, dp, k, k_row, m->kc);
+    dea_real gate_mean = m->bias;
+    for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+        dea_real *kc = m->kc + c;
+        dea__vec s[4] = {dea__splat(0), dea__splat(0), dea__splat(0), dea__splat(0)};
+        for (dea__idx j = 0; j < n; j++) s[j & 3] += dea__load(kc + j * dp);
+        const dea__vec mean = ((s[0] + s[1]) + (s[2] + s[3])) * dea__splat(inverse);
+        dea__vec t[2] = {dea__splat(0), dea__splat(0)};
+        for (dea__idx j = 0; j < n; j++) {
+            const dea__vec x = dea__load(kc + j * dp) - mean;
+            t[j & 1] += x;
+            dea__store(kc + j * dp, x);
+        }
+        const dea__vec again = (t[0] + t[1]) * dea__splat(inverse);
+        for (dea__idx j = 0; j < n; j++) dea__store(kc + j * dp, dea__load(kc + j * dp) - again);
+        dea__store(m->kbar + c, mean + again);
+        gate_mean += dea__lane_sum((mean + again) * dea__load(m->wk + c));
+    }
+    dea__interleave(np, dp, m->kc, m->kt);
+    for (dea__idx j = 0; j < np; j++) m->keep[j] = j < n ? (dea_real)1 : (dea_real)0;
+    dea__vec norms = dea__splat(0), poison = dea__splat(0);
+    const dea__vec per_width = dea__splat(-1 / (dea_real)d), bias = dea__splat(gate_mean),
+                   unit = dea__splat(-DEA__LOG2_UNIT);
+    for (dea__idx tile = 0; tile < np; tile += DEA__TILE) {
+        const dea__idx end = np - tile < DEA__TILE ? np : tile + DEA__TILE;
+        for (dea__idx j = tile; j < end;) {
+            const int wide = dea__group((end - j) / DEA__LANES);
+            for (int v = 0; v < wide; v++) {
+                const dea_real *k_ = m->kt + j * dp + v * DEA__LANES;
+                dea__vec norm[2] = {dea__splat(0), dea__splat(0)}, gate[2] = {dea__splat(0), dea__splat(0)};
+                for (dea__idx c = 0; c < dp; c += 2)
+                    for (int e = 0; e < 2; e++) {
+                        const dea__vec x = dea__load(k_ + (c + e) * (wide * DEA__LANES));
+                        norm[e] += x * x;
+                        gate[e] += x * dea__splat(m->wk[c + e]);
+                    }
+                const dea__vec x = (norm[0] + norm[1]) * per_width, g = ((gate[0] + gate[1]) + bias) * unit;
+                norms += x;
+                poison += g;
+                dea__store(m->norm + j + v * DEA__LANES, x);
+                dea__store(m->gk + j + v * DEA__LANES, g);
+            }
+            j += wide * DEA__LANES;
+        }
+    }
+    for (int again = 0; again < 2; again++) {
+        const dea__vec mean = dea__splat(dea__lane_sum(norms) / (dea_real)n);
+        norms = dea__splat(0);
+        for (dea__idx j = 0; j < np; j += DEA__LANES) {
+            const dea__vec x = (dea__load(m->norm + j) - mean) * dea__load(m->keep + j);
+            norms += x;
+            dea__store(m->norm + j, x);
+        }
+    }
+    m->poison = (dea__lane_sum(poison) + m->gate0 + m->gate1) * 0;
+    (void)a;
+}
+
+/* ---- products of a block of queries with a tile of keys. reach is NULL where every row sees the whole tile. */
+
+/* x = Q'K^T, y = U'K^T + norms; squares (may be NULL) as in dea__product */
+static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows,
+                                        const dea__idx *reach, const dea_real *qu, dea_real *x, dea_real *y,
+                                        const dea_real *norm_scale, dea_real *squares) {
+    const dea__idx dp = m->dp;
+    const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
+    dea__idx r = 0;
+    for (dea__idx j = 0; j < keys;) {
+        const int wide = dea__group((packed - j) / DEA__LANES);
+        while (reach && r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
+        if (r >= rows) return;
+        const dea_real *b = m->kt + (j0 + j) * dp;
+        dea__product p = {0,
+                          DEA__FROM_ZERO_,
+                          dp,
+                          qu + r * dp,
+                          dp,
+                          b,
+                          wide * DEA__LANES,
+                          x + r * DEA__TILE + j,
+                          DEA__TILE,
+                          NULL,
+                          NULL,
+                          NULL};
+        if (squares) p.squares = squares + r * DEA__LANES;
+        dea__multiply(wide, rows - r, &p);
+        p.start = DEA__FROM_SCALED_COLUMN;
+        p.a += rows * dp;
+        p.c = y + r * DEA__TILE + j;
+        p.scale = norm_scale + r;
+        p.column = m->norm + j0 + j;
+        if (squares) p.squares += rows * DEA__LANES;
+        dea__multiply(wide, rows - r, &p);
+        j += wide * DEA__LANES;
+    }
+}
+
+/* d = dO'V^T - delta' */
+static void dea__value_products(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows, const dea__idx *reach,
+                                const dea_real *go, dea_real *d, const dea_real *minus_delta) {
+    const dea__idx dp = m->dp;
+    const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
+    dea__idx r = 0;
+    for (dea__idx j = 0; j < keys;) {
+        const int wide = dea__group((packed - j) / DEA__LANES);
+        while (reach && r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
+        if (r >= rows) return;
+        const dea__product p = {0,
+                                DEA__FROM_ROW_SCALE,
+                                dp,
+                                go + r * dp,
+                                dp,
+                                m->vt + (j0 + j) * dp,
+                                wide * DEA__LANES,
+                                d + r * DEA__TILE + j,
+                                DEA__TILE,
+                                minus_delta + r,
+                                NULL,
+                                NULL};
+        dea__multiply(wide, rows - r, &p);
+        j += wide * DEA__LANES;
+    }
+}
+
+/* c [rows][dp] (+)= map b, for a map of `rows` rows by `keys` and b of keys rows */
+static void dea__rows_by_tile(int start, const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows,
+                              const dea__idx *reach, const dea_real *map, const dea_real *b, dea__idx ldb,
+                              dea_real *c) {
+    const dea__idx dp = m->dp;
+    if (!reach) {
+        dea__product_of(start, 0, rows, dp, keys, map, DEA__TILE, b, ldb, c, dp);
+        return;
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__ROWS) {
+        dea__idx depth = reach[r] - j0 < keys ? reach[r] - j0 : keys;
+        if (depth > 0 || start != DEA__ADD_TO_C)
+            dea__product_of(start, 0, DEA__ROWS, dp, depth > 0 ? depth : 0, map + r * DEA__TILE, DEA__TILE, b, ldb,
+                            c + r * dp, dp);
+    }
+}
+
+/* c [keys][dp] += map^T b, for `maps` stacked maps of `rows` rows and b of maps*rows rows */
+static void dea__keys_by_tile(int maps, const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows,
+                              const dea__idx *reach, const dea_real *map, const dea_real *b, dea_real *c) {
+    const dea__idx dp = m->dp;
+    if (!reach) {
+        dea__product_of(DEA__ADD_TO_C, 1, keys, dp, maps * rows, map, DEA__TILE, b, dp, c, dp);
+        return;
+    }
+    dea__idx r = 0;
+    for (dea__idx j = 0; j < keys; j += DEA__ROWS) {
+        while (r < rows && reach[r] <= j0 + j) r += DEA__ROWS;
+        if (r >= rows) return;
+        for (int e = 0; e < maps; e++)
+            dea__product_of(DEA__ADD_TO_C, 1, DEA__ROWS, dp, rows - r, map + (e * rows + r) * DEA__TILE + j, DEA__TILE,
+                            b + (e * rows + r) * dp, dp, c + j * dp, dp);
+    }
+}
+
+/* ---- a block of queries */
+
+/* `count` queries from i0 on (or those listed), padded to `rows`, into m->q; U = Q W_rel^T into the second half of qu; what each row sees. */
+static void dea__load_block(const dea__fast *f, int b, int h, const int *list, dea__idx i0, dea__idx count,
+                            dea__idx rows, dea__buffers *m, dea_real *qu) {
+    const dea_attention *a = f->a;
+    const dea__idx dp = m->dp;
+    const dea_real *q = a->q + b * f->q.batch + h * f->q.head;
+    if (!list) dea__pad_rows(count, rows, m->d, dp, q + i0 * f->q.token, f->q.token, m->q);
+    for (dea__idx r = 0; list && r < rows; r++)
+        dea__pad_rows(r < count, 1, m->d, dp, q + (r < count ? list[r] : 0) * f->q.token, f->q.token, m->q + r * dp);
+    for (dea__idx r = 0; r < rows; r++) {
+        m->rows[r].bad = a->causal && !dea__all_finite(m->q + r * dp, 1, dp, dp);
+        if (m->rows[r].bad) memset(m->q + r * dp, 0, sizeof(dea_real) * (size_t)dp);
+    }
+    dea__product_of(DEA__FROM_ZERO_, 0, rows, dp, dp, m->q, dp, m->wt, dp, qu + rows * dp, dp);
+    for (dea__idx r = 0; r < rows; r++) {
+        const dea__idx last = r < count ? r : count - 1, i = list ? list[last] : i0 + last;
+        m->sees[r] = a->causal && i + 1 < m->n ? i + 1 : m->n;
+    }
+    for (dea__idx r = 0; r < rows; r++) {
+        const dea__idx reach = dea__round_up(m->sees[r | (DEA__ROWS - 1)], DEA__PAD);
+        m->reach[r] = reach < m->np ? reach : m->np;
+    }
+    for (dea__idx r = 0; r < rows; r++) {
+        if (a->dropout > 0 && r < count) m->rows[r].key = dea__attention_row_key(a, b, h, (int)(i0 + r));
+    }
+}
+
+/* Q' = scale0 Q, U' = scale1 (U - kbar), and the query's share of the gate, gates = -L w_q.q */
+static void dea__scale_block(const dea__buffers *m, dea__idx rows, const dea_real *scale0, const dea_real *scale1,
+                             dea_real *qu) {
+    const dea__idx dp = m->dp;
+    dea_real *u = qu + rows * dp;
+    for (dea__idx r = 0; r < rows; r++) {
+        dea__vec gate = dea__splat(0);
+        const dea__vec s0 = dea__splat(scale0[r]), s1 = dea__splat(scale1[r]);
+        for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+            const dea__vec q = dea__load(m->q + r * dp + c);
+            gate += q * dea__load(m->wq + c);
+            dea__store(qu + r * dp + c, q * s0);
+            dea__store(u + r * dp + c, (dea__load(u + r * dp + c) - dea__load(m->kbar + c)) * s1);
+        }
+        dea__store(m->sums + r * DEA__LANES, gate);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->gates + r);
+    for (dea__idx r = 0; r < rows; r++) m->gates[r] *= -DEA__LOG2_UNIT;
+}
+
+/* The labels of `count` queries from i0 on (or those listed) and `keys` keys from j0 on into m->label, NaN for none; 0 if
+ * there are none. */
+static int dea__label_tile(const dea_attention *a, int b, const int *list, dea__idx i0, dea__idx count, dea__idx rows,
+                           dea__idx j0, dea__idx keys, const dea__buffers *m) {
+    const dea_real none = DEA__NAN;
+    const dea__idx real = m->n - j0 < keys ? m->n - j0 : keys;
+    int found = 0;
+    if (a->labels) {
+        for (dea__idx r = 0; r < rows; r++) {
+            dea_real *out = m->label + r * DEA__TILE;
+            dea__idx j = 0;
+            if (r < count) {
+                const dea__idx i = list ? list[r] : i0 + r;
+                const dea_real *in = a->labels + ((dea__idx)b * a->seq_q + i) * a->seq_k + j0;
+                for (; j < real; j++) {
+                    out[j] = in[j];
+                    found |= in[j] == in[j];
+                }
+            }
+            for (; j < keys; j++) out[j] = none;
+        }
+        return found;
+    }
+    for (size_t e = 0; e < m->block_count; e++) {
+        const dea_label_block *block = a->label_blocks + m->blocks[e];
+        const dea__idx j1 = block->k_begin > j0 ? block->k_begin : j0,
+                       j2 = block->k_end < j0 + real ? block->k_end : j0 + real;
+        if (j1 >= j2) continue;
+        for (dea__idx r = 0; r < count; r++) {
+            const dea__idx i = list ? list[r] : i0 + r;
+            if (i < block->q_begin || i >= block->q_end) continue;
+            for (dea__idx z = 0; !found && z < rows; z++)
+                for (dea__idx j = 0; j < keys; j++) m->label[z * DEA__TILE + j] = none;
+            found = 1;
+            for (dea__idx j = j1; j < j2; j++) m->label[r * DEA__TILE + j - j0] = block->alpha;
+        }
+    }
+    return found;
+}
+
+/* The element pass of a tile: energies x, y become weights in x. With a maximum to subtract, the rows of o [rows][dp] and
+ * their sums so far are brought to a new maximum where the tile raises it. */
+static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx count, dea__idx rows, dea__idx j0,
+                            dea__idx keys, int partial, const dea__buffers *m, dea_real *x, dea_real *y, dea_real *sums,
+                            dea__row *row, dea_real *o) {
+    const dea_attention *a = f->a;
+    const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
+    if (!labelled && !partial && !m->with_max && !(a->dropout > 0)) {
+        for (dea__idx r = 0; r < rows; r++)
+            dea__weights(x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, m->gk + j0, m->keep + j0, keys,
+                         row + r, sums + r * DEA__LANES);
+        return;
+    }
+    dea__cells c = {
+        m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
+        (uint32_t)j0};
+    for (dea__idx r = 0; r < rows; r++) {
+        dea__idx n = keys;
+        if (partial) {
+            const dea__idx seen = m->sees[r] - j0 < keys ? m->sees[r] - j0 : keys, reach = m->reach[r] - j0;
+            n = reach < keys ? reach : keys;
+            c.keep = m->ramp + DEA__TILE - (seen > 0 ? seen : 0);
+            if (n <= 0) continue;
+            if (seen <= 0) {
+                for (dea__idx j = 0; j < n; j++) x[r * DEA__TILE + j] = 0;
+                continue;
+            }
+        }
+        if (labelled) c.label = m->label + r * DEA__TILE;
+        const dea_real top =
+            dea__scores_any(&c, x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, n, row + r) / DEA__LOG2_UNIT;
+        if (m->with_max && top > row[r].shift) {
+            const dea__vec less = dea__splat((dea_real)exp((double)row[r].shift - (double)top));
+            row[r].shift = top;
+            dea__store(sums + r * DEA__LANES, dea__load(sums + r * DEA__LANES) * less);
+            if (j0 > 0)
+                for (dea__idx e = 0; e < m->dp; e += DEA__LANES)
+                    dea__store(o + r * m->dp + e, dea__load(o + r * m->dp + e) * less);
+        }
+        dea__weights_any(&c, x + r * DEA__TILE, n, row + r, sums + r * DEA__LANES);
+    }
+}
+
+/* The backward element pass of a tile, see dea__slopes_steps. The second halves of xy and dg belong to the other expert. */
+static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea__idx count, dea__idx rows, dea__idx j0,
+                                    dea__idx keys, int partial, int shifted, const dea__buffers *m, const dea_real *xy,
+                                    dea_real *dg, dea_real *p, dea_real *column, const dea__row *row, dea_real *sums) {
+    const dea_attention *a = f->a;
+    const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
+    const dea_real *y = xy + rows * DEA__TILE;
+    dea_real *g = dg + rows * DEA__TILE;
+    dea__cells c = {
+        m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
+        (uint32_t)j0};
+    for (dea__idx r = 0; r < rows; r++) {
+        const dea__idx at = r * DEA__TILE;
+        dea__idx n = keys;
+        if (!labelled && !partial && !shifted && !(a->dropout > 0)) {
+            dea__slopes(&c, xy + at, y + at, dg + at, g + at, p + at, column, n, row + r, sums + r * DEA__LANES);
+            continue;
+        }
+        if (partial) {
+            const dea__idx seen = m->sees[r] - j0 < keys ? m->sees[r] - j0 : keys, reach = m->reach[r] - j0;
+            n = reach < keys ? reach : keys;
+            if (n <= 0) continue;
+            c.keep = m->ramp + DEA__TILE - (seen > 0 ? seen : 0);
+        }
+        if (labelled) c.label = m->label + at;
+        dea__slopes_any(&c, xy + at, y + at, dg + at, g + at, p + at, column, n, row + r, sums + r * DEA__LANES);
+    }
+}
+
+/* o = factor row */
+DEA__INLINE void dea__finish_row(dea_real *o, const dea_real *row, dea_real factor, dea__idx d) {
+    dea__idx c = 0;
+    for (; c + DEA__LANES <= d; c += DEA__LANES) dea__store(o + c, dea__load(row + c) * dea__splat(factor));
+    for (; c < d; c++) o[c] = row[c] * factor;
+}
+
+/* Deals out a worker's memory for one head of `keys` keys; the pieces a pass or a regime does not use have size 0. Head
+ * parameters come first, so that both regimes find them in the same place. Returns the bytes. */
+static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx keys, char *base, dea__buffers *m) {
+    dea__arena arena = {base, 0, 0};
+    const dea__idx d = a->head_dim, dp = dea__round_up(d, DEA__PAD), np = dea__round_up(keys, DEA__PAD);
+    const dea__idx block = stream ? DEA__BLOCK : dea__block_rows(np, pass == DEA__BACKWARD ? 4 : 2);
+    const dea__idx tiles = stream ? 1 : (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
+    const dea__idx queries = stream ? DEA__SPAN : block, backward = pass == DEA__BACKWARD, gate = pass == DEA__GATE;
+    const dea__idx full = DEA__BLOCK;
+    m->d = d;
+    m->dp = dp;
+    m->block = block;
+    m->w = dea__take_reals(&arena, (size_t)(dp * dp));
+    m->wt = dea__take_reals(&arena, (size_t)(dp * dp));
+    m->wq = dea__take_reals(&arena, (size_t)(dp));
+    m->wk = dea__take_reals(&arena, (size_t)(dp));
+    m->ramp = dea__take_reals(&arena, (size_t)(2 * DEA__TILE));
+    m->blocks = (size_t *)dea__take(&arena, a->label_block_count, sizeof(size_t));
+    m->kc = dea__take_reals(&arena, (size_t)(np * dp));
+    m->kt = dea__take_reals(&arena, (size_t)(np * dp));
+    m->v = dea__take_reals(&arena, (size_t)(gate ? 0 : np * dp));
+    m->vt = dea__take_reals(&arena, (size_t)(backward ? np * dp : 0));
+    m->dk = dea__take_reals(&arena, (size_t)(backward ? np * dp : 0));
+    m->dv = dea__take_reals(&arena, (size_t)(backward ? np * dp : 0));
+    m->kbar = dea__take_reals(&arena, (size_t)(dp));
+    m->norm = dea__take_reals(&arena, (size_t)(np));
+    m->gk = dea__take_reals(&arena, (size_t)(np));
+    m->keep = dea__take_reals(&arena, (size_t)(np));
+    m->column = dea__take_reals(&arena, (size_t)(backward ? np : 0));
+    m->q = dea__take_reals(&arena, (size_t)(full * dp));
+    m->qu = dea__take_reals(&arena, (size_t)(2 * queries * dp));
+    m->go = dea__take_reals(&arena, (size_t)(backward ? queries * dp : 0));
+    m->dqu = dea__take_reals(&arena, (size_t)(backward ? 2 * queries * dp : 0));
+    m->ob = dea__take_reals(&arena, (size_t)(pass == DEA__FORWARD ? queries * dp : 0));
+    m->scale0 = dea__take_reals(&arena, (size_t)(queries + full));
+    m->scale1 = dea__take_reals(&arena, (size_t)(queries + full));
+    m->ones = dea__take_reals(&arena, (size_t)(queries + full));
+    m->minus_delta = dea__take_reals(&arena, (size_t)(queries + full));
+    m->gates = dea__take_reals(&arena, (size_t)(full));
+    m->sums = dea__take_reals(&arena, (size_t)(4 * full * DEA__LANES));
+    m->row_sum = dea__take_reals(&arena, (size_t)(stream ? 4 * queries : 0));
+    m->rows = (dea__row *)dea__take(&arena, (size_t)queries, sizeof(dea__row));
+    m->sees = (dea__idx *)dea__take(&arena, (size_t)full, sizeof(dea__idx));
+    m->reach = (dea__idx *)dea__take(&arena, (size_t)full, sizeof(dea__idx));
+    m->x = dea__take_reals(&arena, (size_t)(backward ? 2 * map : map));
+    m->y = dea__take_reals(&arena, (size_t)(backward ? 0 : map));
+    m->dmap = dea__take_reals(&arena, (size_t)(backward ? 2 * map : 0));
+    m->p = dea__take_reals(&arena, (size_t)(backward ? block * DEA__TILE : 0));
+    m->label = dea__take_reals(&arena, (size_t)(a->labels || a->label_blocks ? full * DEA__TILE : 0));
+    const dea__idx square = stream ? dp * dp : 0, vector = stream ? dp : 0;
+    m->cov = dea__take_reals(&arena, (size_t)(square));
+    m->square = dea__take_reals(&arena, (size_t)(square));
+    m->m0 = dea__take_reals(&arena, (size_t)(square));
+    m->m1 = dea__take_reals(&arena, (size_t)(square));
+    m->wide = dea__take_doubles(&arena, (size_t)square);
+    m->qc = dea__take_reals(&arena, (size_t)(2 * DEA__BLOCK * vector));
+    m->rest = dea__take_reals(&arena, (size_t)(2 * DEA__BLOCK * vector));
+    m->cov_norm = dea__take_reals(&arena, (size_t)(vector));
+    m->a0 = dea__take_reals(&arena, (size_t)(vector));
+    m->a1 = dea__take_reals(&arena, (size_t)(vector));
+    m->b1 = dea__take_reals(&arena, (size_t)(vector));
+    m->column_dense = dea__take_reals(&arena, (size_t)(gate ? np : 0));
+    m->column_photo = dea__take_reals(&arena, (size_t)(gate ? np : 0));
+    m->list = (int *)dea__take(&arena, gate ? (size_t)a->seq_q : 0, sizeof(int));
+    return dea__arena_bytes(&arena);
+}
+
+/* ---- forward */
+
+/* All keys of a block of queries at once: energies with their variances, then the weights and o tile by tile. */
+static void dea__forward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    const dea_attention *a = f->a;
+    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE;
+    const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d,
+                   kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
+    dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
+    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block) {
+        const dea__idx count = m->queries - i0 < m->block ? m->queries - i0 : m->block,
+                       rows = dea__round_up(count, DEA__PAD);
+        dea__load_block(f, b, h, NULL, i0, count, rows, m, m->qu);
+        for (dea__idx r = 0; r < rows; r++) {
+            m->scale0[r] = root;
+            m->scale1[r] = twice;
+            m->ones[r] = 1;
+        }
+        dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
+        const dea__idx end = m->reach[rows - 1];
+        memset(m->sums, 0, sizeof(dea_real) * (size_t)(2 * rows * DEA__LANES));
+        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+            const int partial = a->causal && m->sees[0] < j0 + keys;
+            dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones,
+                          a->causal ? NULL : m->sums);
+        }
+        for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+            dea__row_sums(m->sums + r * DEA__LANES, m->scale0 + r);
+            dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
+        }
+        for (dea__idx r = 0; r < rows; r++) {
+            if (a->causal) {
+                m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
+                m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
+            }
+            const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n),
+                           sigma1 = DEA__SQRT(m->scale1[r] / n);
+            const dea_real s0 = unit / (sigma0 + (dea_real)DEA_SIGMA_EPS),
+                           s1 = unit / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+            dea__row *row = m->rows + r;
+            row->s0 = m->temperature * s0;
+            row->s1 = m->temperature * s1;
+            row->w0 = -m->gate0 * s0;
+            row->w1 = -m->gate1 * s1;
+            row->gate = m->gates[r];
+            row->shift = m->with_max ? -DEA__REAL_MAX : 0;
+            m->scale0[r] = m->poison + 0 * (sigma0 + sigma1 + row->gate);
+            if (saved && r < count) {
+                saved[i0 + r] = sigma0;
+                saved[queries + i0 + r] = sigma1;
+            }
+        }
+        memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
+        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+            const int partial = a->causal && m->sees[0] < j0 + keys;
+            dea__weigh_tile(f, b, i0, count, rows, j0, keys, partial, m, m->x + at, m->y + at, m->sums, m->rows, m->ob);
+            dea__rows_by_tile(j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_, m, j0, keys, rows, partial ? m->reach : NULL,
+                              m->x + at, m->values + j0 * m->values_row, m->values_row, m->ob);
+        }
+        for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
+        for (dea__idx r = 0; r < count; r++) {
+            const dea_real sum = m->rows[r].bad ? DEA__NAN : m->scale1[r] + m->scale0[r];
+            dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp, kept / sum,
+                            d);
+            if (saved) {
+                saved[2 * queries + i0 + r] = m->rows[r].shift;
+                saved[3 * queries + i0 + r] = sum;
+            }
+        }
+    }
+}
+
+/* cov = mean k k^T, cov_norm = mean norm k, var_norm = mean norm^2 over centred keys, summed in double. */
+static void dea__covariance(dea__buffers *m) {
+    const dea__idx dp = m->dp;
+    for (dea__idx e = 0; e < dp * dp; e++) m->wide[e] = 0;
+    for (dea__idx j = 0; j < m->np; j += 256) {
+        dea__product_of(DEA__FROM_ZERO_, 1, dp, dp, m->np - j < 256 ? m->np - j : 256, m->kc + j * dp, dp,
+                        m->kc + j * dp, dp, m->square, dp);
+        for (dea__idx e = 0; e < dp * dp; e++) m->wide[e] += (double)m->square[e];
+    }
+    for (dea__idx e = 0; e < dp * dp; e++) m->cov[e] = (dea_real)(m->wide[e] / (double)m->n);
+    for (dea__idx c = 0; c < dp; c++) m->wide[c] = 0;
+    double squares = 0;
+    for (dea__idx j = 0; j < m->n; j++) {
+        const double norm = (double)m->norm[j];
+        squares += norm * norm;
+        for (dea__idx c = 0; c < dp; c++) m->wide[c] += norm * (double)m->kc[j * dp + c];
+    }
+    for (dea__idx c = 0; c < dp; c++) m->cov_norm[c] = (dea_real)(m->wide[c] / (double)m->n);
+    m->var_norm = (dea_real)(squares / (double)m->n);
+}
+
+/* Keys stream: DEA__CHUNK of them stay in the second cache while DEA__SPAN queries pass by, a block at a time. The variances
+ * come from the covariance of the keys: var0 = q' C q', var1 = u' C u' + 2 u'.c + v (SPEC 1.12). */
+static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    const dea_attention *a = f->a;
+    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, blocks = (queries + DEA__BLOCK - 1) / DEA__BLOCK;
+    const dea__idx first = blocks * split / f->splits * DEA__BLOCK;
+    dea__idx last = blocks * (split + 1) / f->splits * DEA__BLOCK;
+    if (last > queries) last = queries;
+    const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d,
+                   kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
+    dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
+    dea__covariance(m);
+    for (dea__idx span = first; span < last; span += DEA__SPAN) {
+        const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
+        for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
+            const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
+            dea_real *qu = m->qu + 2 * at * dp, *u = qu + rows * dp;
+            dea__row *row = m->rows + at;
+            for (dea__idx r = 0; r < rows; r++) {
+                m->scale0[at + r] = root;
+                m->scale1[at + r] = twice;
+            }
+            dea__buffers view = *m; /* load_block fills `rows` of its own block */
+            view.rows = row;
+            dea__load_block(f, b, h, NULL, i0, count, rows, &view, qu);
+            dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, qu);
+            dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, qu, dp, m->cov, dp, m->qc, dp);
+            for (dea__idx r = 0; r < rows; r++) {
+                dea__vec qcq = dea__splat(0), ucu = qcq, uc = qcq;
+                for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+                    const dea__vec e = dea__load(u + r * dp + c);
+                    qcq += dea__load(qu + r * dp + c) * dea__load(m->qc + r * dp + c);
+                    ucu += e * dea__load(m->qc + (rows + r) * dp + c);
+                    uc += e * dea__load(m->cov_norm + c);
+                }
+                dea_real var0 = dea__lane_sum(qcq), var1 = dea__lane_sum(ucu) + 2 * dea__lane_sum(uc) + m->var_norm;
+                if (var0 < 0) var0 = 0;
+                if (var1 < 0) var1 = 0;
+                const dea_real sigma0 = DEA__SQRT(var0), sigma1 = DEA__SQRT(var1);
+                const dea_real s0 = unit * m->temperature / (sigma0 + (dea_real)DEA_SIGMA_EPS),
+                               s1 = unit * m->temperature / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+                if (saved && r < count) {
+                    saved[i0 + r] = sigma0;
+                    saved[queries + i0 + r] = sigma1;
+                }
+                row[r].s0 = row[r].s1 = 1;
+                row[r].w0 = -m->gate0 / m->temperature;
+                row[r].w1 = -m->gate1 / m->temperature;
+                row[r].gate = m->gates[r];
+                row[r].shift = m->with_max ? -DEA__REAL_MAX : 0;
+                m->ones[at + r] = s1;
+                m->minus_delta[at + r] = m->poison + 0 * (sigma0 + sigma1 + m->gates[r]);
+                for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+                    dea__store(qu + r * dp + c, dea__load(qu + r * dp + c) * dea__splat(s0));
+                    dea__store(u + r * dp + c, dea__load(u + r * dp + c) * dea__splat(s1));
+                }
+            }
+        }
+        memset(m->ob, 0, sizeof(dea_real) * (size_t)(DEA__SPAN * dp));
+        memset(m->row_sum, 0, sizeof(dea_real) * DEA__SPAN);
+        for (dea__idx k0 = 0; k0 < m->np; k0 += DEA__CHUNK) {
+            const dea__idx k1 = m->np - k0 < DEA__CHUNK ? m->np : k0 + DEA__CHUNK;
+            for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
+                const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
+                               at = i0 - span;
+                dea_real *ob = m->ob + at * dp;
+                memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
+                if (m->with_max)
+                    for (dea__idx r = 0; r < rows; r++) m->sums[r * DEA__LANES] = m->row_sum[at + r];
+                for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
+                    const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
+                    dea__energies(m, j0, keys, rows, NULL, m->qu + 2 * at * dp, m->x, m->y, m->ones + at, NULL);
+                    dea__weigh_tile(f, b, i0, count, rows, j0, keys, 0, m, m->x, m->y, m->sums, m->rows + at, ob);
+                    dea__rows_by_tile(DEA__ADD_TO_C, m, j0, keys, rows, NULL, m->x, m->values + j0 * m->values_row,
+                                      m->values_row, ob);
+                }
+                for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+                    dea_real sum[DEA__LANES];
+                    dea__row_sums(m->sums + r * DEA__LANES, sum);
+                    for (int e = 0; e < DEA__LANES; e++)
+                        m->row_sum[at + r + e] = m->with_max ? sum[e] : m->row_sum[at + r + e] + sum[e];
+                }
+            }
+        }
+        for (dea__idx i = span; i < stop; i++) {
+            const dea_real sum = m->row_sum[i - span] + m->minus_delta[i - span];
+            dea__finish_row(f->out + b * f->o.batch + h * f->o.head + i * f->o.token, m->ob + (i - span) * dp,
+                            kept / sum, d);
+            if (saved) {
+                saved[2 * queries + i] = m->rows[i - span].shift;
+                saved[3 * queries + i] = sum;
+            }
+        }
+    }
+}
+
+/* ---- backward */
+
+/* The constants of a block's rows, dO' = dO/sum and delta = dO'.O; returns whether any row was shifted. Rows beyond count get
+ * zero scales and contribute nothing. */
+static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__idx rows,
+                              dea__buffers *m, dea_real *qu, dea_real *go, dea__row *row, dea_real *norm_scale,
+                              dea_real *minus_delta) {
+    const dea_attention *a = f->a;
+    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, base = b * f->o.batch + h * f->o.head;
+    const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d, unit = DEA__LOG2_UNIT,
+                   kept = (dea_real)(1 / (1 - (double)a->dropout));
+    const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
+    int shifted = 0;
+    dea__buffers view = *m;
+    view.rows = row;
+    dea__load_block(f, b, h, NULL, i0, count, rows, &view, qu);
+    dea__pad_rows(count, rows, d, dp, f->d_out + base + i0 * f->o.token, f->o.token, go);
+    for (dea__idx r = 0; r < rows; r++) {
+        dea_real factor = 0, delta = 0;
+        row[r].s0 = row[r].s1 = row[r].shift = 0;
+        if (r < count && !row[r].bad) {
+            const dea_real *o = f->out_in + base + (i0 + r) * f->o.token;
+            row[r].s0 = m->temperature / (saved[i0 + r] + (dea_real)DEA_SIGMA_EPS);
+            row[r].s1 = m->temperature / (saved[queries + i0 + r] + (dea_real)DEA_SIGMA_EPS);
+            row[r].shift = saved[2 * queries + i0 + r];
+            factor = 1 / saved[3 * queries + i0 + r];
+            shifted |= row[r].shift != 0;
+            dea__vec sum = dea__splat(0);
+            dea__idx c = 0;
+            for (; c + DEA__LANES <= d; c += DEA__LANES) sum += dea__load(go + r * dp + c) * dea__load(o + c);
+            for (; c < d; c++) delta += go[r * dp + c] * o[c];
+            delta = (delta + dea__lane_sum(sum)) * factor;
+            row[r].bad = a->causal && (delta * 0 != 0 || !dea__all_finite(go + r * dp, 1, dp, dp));
+        }
+        if (row[r].bad) {
+            row[r].s0 = row[r].s1 = row[r].shift = factor = delta = 0;
+            memset(go + r * dp, 0, sizeof(dea_real) * (size_t)dp);
+            m->last_bad = i0 + r;
+        }
+        minus_delta[r] = row[r].absent = -delta;
+        for (dea__idx c = 0; c < dp; c += DEA__LANES)
+            dea__store(go + r * dp + c, dea__load(go + r * dp + c) * dea__splat(factor * kept));
+        m->scale0[r] = root * row[r].s0 * unit;
+        m->scale1[r] = twice * row[r].s1 * unit;
+        norm_scale[r] = row[r].s1 * unit;
+        row[r].w0 = -m->gate0 / m->temperature;
+        row[r].w1 = -m->gate1 / m->temperature;
+    }
+    dea__scale_block(m, rows, m->scale0, m->scale1, qu);
+    for (dea__idx r = 0; r < rows; r++) row[r].gate = m->gates[r];
+    return shifted;
+}
+
+static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    const dea_attention *a = f->a;
+    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE;
+    const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
+    const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature;
+    const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
+    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block) {
+        const dea__idx count = m->queries - i0 < m->block ? m->queries - i0 : m->block,
+                       rows = dea__round_up(count, DEA__PAD);
+        const int shifted =
+            dea__backward_rows(f, b, h, i0, count, rows, m, m->qu, m->go, m->rows, m->ones, m->minus_delta);
+        const dea__idx end = m->reach[rows - 1];
+        if (a->causal) {
+            for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+                const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
+                dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
+                dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, x,
+                              x + rows * DEA__TILE, m->ones, NULL);
+            }
+            for (dea__idx r = 0; r < rows; r++) {
+                dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
+                dea__centre_row(m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp);
+            }
+        }
+        memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
+        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
+            const int partial = a->causal && m->sees[0] < j0 + keys;
+            const dea__idx *reach = partial ? m->reach : NULL;
+            if (!a->causal)
+                dea__energies(m, j0, keys, rows, NULL, m->qu, m->x + at, m->x + at + rows * DEA__TILE, m->ones, NULL);
+            dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
+            dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
+                                    NULL, m->rows, m->sums);
+            dea__keys_by_tile(1, m, j0, keys, rows, reach, m->p, m->go, m->dv + j0 * dp);
+        }
+        dea_real mean0[DEA__BLOCK], mean1[DEA__BLOCK], c0[DEA__BLOCK], c1[DEA__BLOCK];
+        for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+            const dea_real *s = m->sums + r * DEA__LANES;
+            const dea__idx plane = DEA__BLOCK * DEA__LANES;
+            dea__row_sums(s, mean0 + r);
+            dea__row_sums(s + plane, mean1 + r);
+            dea__row_sums(s + 2 * plane, c0 + r);
+            dea__row_sums(s + 3 * plane, c1 + r);
+        }
+        for (dea__idx r = 0; r < rows; r++) {
+            const double inverse = 1 / (double)m->sees[r];
+            const int used = r < count && !m->rows[r].bad;
+            const dea_real sigma0 = used ? saved[i0 + r] : 0, sigma1 = used ? saved[queries + i0 + r] : 0;
+            m->dt += ((double)c0[r] + (double)c1[r]) / unit;
+            mean0[r] *= (dea_real)inverse;
+            mean1[r] *= (dea_real)inverse;
+            /* mean(dEt o Et) s/sigma; s/sigma as 1 + eps/sigma, which does not cancel */
+            c0[r] = sigma0 == 0
+                        ? 0
+                        : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
+            c1[r] = sigma1 == 0
+                        ? 0
+                        : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
+            if (m->sees[r] == 2) { /* nothing but the share of 1e-5 is left; rounding would drown the difference */
+                const dea_real left0 = (dea_real)DEA_SIGMA_EPS / (sigma0 + (dea_real)DEA_SIGMA_EPS),
+                               left1 = (dea_real)DEA_SIGMA_EPS / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+                for (int j = 0; j < 2; j++) {
+                    m->dmap[r * DEA__TILE + j] *= left0;
+                    m->dmap[(rows + r) * DEA__TILE + j] *= left1;
+                }
+                mean0[r] *= left0;
+                mean1[r] *= left1;
+                c0[r] = c1[r] = 0;
+            }
+        }
+        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
+            const int partial = a->causal && m->sees[0] < j0 + keys;
+            const dea__idx *reach = partial ? m->reach : NULL;
+            dea_real *x = m->x + at, *y = x + rows * DEA__TILE, *g0 = m->dmap + at, *g1 = g0 + rows * DEA__TILE;
+            for (dea__idx r = 0; r < rows; r++) {
+                const dea__idx e = r * DEA__TILE, seen = m->sees[r] - j0;
+                const dea__idx n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
+                if (n > 0)
+                    dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
+                                 m->rows[r].s1,
+                                 partial ? m->ramp + DEA__TILE -
+                                               (seen < 0      ? 0
+                                                : seen < keys ? seen
+                                                              : keys)
+                                         : NULL);
+            }
+            const int start = j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_;
+            if (partial) {
+                dea__rows_by_tile(start, m, j0, keys, rows, reach, x, m->kc + j0 * dp, dp, m->dqu);
+                dea__rows_by_tile(start, m, j0, keys, rows, reach, y, m->kc + j0 * dp, dp, m->dqu + rows * dp);
+            } else {
+                dea__rows_by_tile(start, m, j0, keys, 2 * rows, NULL, x, m->kc + j0 * dp, dp, m->dqu);
+            }
+            dea__keys_by_tile(2, m, j0, keys, rows, reach, x, m->qu, m->dk + j0 * dp);
+        }
+        dea_real *du = m->dqu + rows * dp;
+        for (dea__idx r = 0; r < rows; r++) {
+            const dea__vec f0 = dea__splat(root * m->rows[r].s0), f1 = dea__splat(twice * m->rows[r].s1);
+            for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+                dea__store(m->dqu + r * dp + c, dea__load(m->dqu + r * dp + c) * f0);
+                dea__store(du + r * dp + c, dea__load(du + r * dp + c) * f1);
+            }
+        }
+        if (f->gradients.dq) {
+            dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, m->dqu, dp);
+            for (dea__idx r = 0; r < count; r++)
+                dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token,
+                                m->dqu + r * dp, m->rows[r].bad ? DEA__NAN : 1, d);
+        }
+        if (f->gradients.dw_rel) dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
+    }
+}
+
+/* As forward_stream. One pass over the keys; what the row means (known only after it) take away is of low rank, and is taken
+ * away afterwards: from dq and du with the covariance, from dk with a vector and a dp x dp matrix a head (SPEC 1.12). */
+static void dea__backward_stream(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    const dea_attention *a = f->a;
+    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, blocks = (queries + DEA__BLOCK - 1) / DEA__BLOCK;
+    const dea__idx first = blocks * split / f->splits * DEA__BLOCK;
+    dea__idx last = blocks * (split + 1) / f->splits * DEA__BLOCK;
+    if (last > queries) last = queries;
+    const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
+    const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature, inverse = 1 / (double)m->n;
+    const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
+    double mean_sum = 0, norm_sum = 0;
+    dea__covariance(m);
+    memset(m->m0, 0, sizeof(dea_real) * (size_t)(dp * dp));
+    memset(m->m1, 0, sizeof(dea_real) * (size_t)(dp * dp));
+    memset(m->a0, 0, sizeof(dea_real) * (size_t)dp);
+    memset(m->a1, 0, sizeof(dea_real) * (size_t)dp);
+    memset(m->b1, 0, sizeof(dea_real) * (size_t)dp);
+    for (dea__idx span = first; span < last; span += DEA__SPAN) {
+        const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
+        int shifted = 0;
+        for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
+            const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
+            shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, m->qu + 2 * at * dp, m->go + at * dp,
+                                          m->rows + at, m->ones + at, m->minus_delta + at);
+        }
+        memset(m->dqu, 0, sizeof(dea_real) * (size_t)(2 * DEA__SPAN * dp));
+        memset(m->row_sum, 0, sizeof(dea_real) * 4 * DEA__SPAN);
+        for (dea__idx k0 = 0; k0 < m->np; k0 += DEA__CHUNK) {
+            const dea__idx k1 = m->np - k0 < DEA__CHUNK ? m->np : k0 + DEA__CHUNK;
+            for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
+                const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
+                               at = i0 - span;
+                const dea_real *qu = m->qu + 2 * at * dp, *go = m->go + at * dp;
+                memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
+                for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
+                    const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
+                    dea__energies(m, j0, keys, rows, NULL, qu, m->x, m->x + rows * DEA__TILE, m->ones + at, NULL);
+                    dea__value_products(m, j0, keys, rows, NULL, go, m->dmap, m->minus_delta + at);
+                    dea__differentiate_tile(f, b, i0, count, rows, j0, keys, 0, shifted, m, m->x, m->dmap, m->p,
+                                            m->column + j0, m->rows + at, m->sums);
+                    dea__keys_by_tile(1, m, j0, keys, rows, NULL, m->p, go, m->dv + j0 * dp);
+                    dea__rows_by_tile(DEA__ADD_TO_C, m, j0, keys, 2 * rows, NULL, m->dmap, m->kc + j0 * dp, dp,
+                                      m->dqu + 2 * at * dp);
+                    dea__keys_by_tile(2, m, j0, keys, rows, NULL, m->dmap, qu, m->dk + j0 * dp);
+                }
+                for (int plane = 0; plane < 4; plane++)
+                    for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+                        dea_real *s = m->row_sum + plane * DEA__SPAN + at + r, sum[DEA__LANES];
+                        dea__row_sums(m->sums + (plane * DEA__BLOCK + r) * DEA__LANES, sum);
+                        dea__store(s, dea__load(s) + dea__load(sum));
+                    }
+            }
+        }
+        for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
+            const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
+            dea_real *dq = m->dqu + 2 * at * dp, *du = dq + rows * dp;
+            dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, m->qu + 2 * at * dp, dp, m->cov, dp, m->qc, dp);
+            memset(m->rest, 0, sizeof(dea_real) * (size_t)(2 * rows * dp));
+            for (dea__idx r = 0; r < count; r++) {
+                const dea_real *sums = m->row_sum + at + r, *q = m->qu + (2 * at + r) * dp, *u = q + rows * dp;
+                const dea_real sigma0 = saved[i0 + r], sigma1 = saved[queries + i0 + r];
+                const dea_real mean0 = (dea_real)((double)sums[0] * inverse),
+                               mean1 = (dea_real)((double)sums[DEA__SPAN] * inverse);
+                const double r0 = (double)sums[2 * DEA__SPAN], r1 = (double)sums[3 * DEA__SPAN];
+                const double c0 = sigma0 == 0 ? 0 : r0 * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0),
+                             c1 = sigma1 == 0 ? 0 : r1 * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1);
+                const dea_real s0 = m->rows[at + r].s0, s1 = m->rows[at + r].s1, norm = m->ones[at + r];
+                m->dt += (r0 + r1) / unit;
+                mean_sum += (double)mean1 * (double)s1;
+                norm_sum += c1 * (double)s1 * (double)norm;
+                const dea__vec f0 = dea__splat(root * s0), f1 = dea__splat(twice * s1),
+                               n0 = dea__splat((dea_real)(c0 * (double)m->n)),
+                               n1 = dea__splat((dea_real)(c1 * (double)m->n)),
+                               t1 = dea__splat((dea_real)(c1 * (double)m->n * (double)norm)),
+                               b1 = dea__splat((dea_real)(c1 * (double)norm)), v0 = dea__splat(mean0),
+                               v1 = dea__splat(mean1), k0 = dea__splat((dea_real)c0), k1 = dea__splat((dea_real)c1);
+                for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+                    const dea__vec qc = dea__load(q + c), uc = dea__load(u + c);
+                    dea_real *dqc = dq + r * dp + c, *duc = du + r * dp + c;
+                    dea__store(dqc, (dea__load(dqc) - dea__load(m->qc + r * dp + c) * n0) * f0);
+                    dea__store(duc, (dea__load(duc) - dea__load(m->qc + (rows + r) * dp + c) * n1 -
+                                     dea__load(m->cov_norm + c) * t1) *
+                                        f1);
+                    dea__store(m->a0 + c, dea__load(m->a0 + c) + qc * v0);
+                    dea__store(m->a1 + c, dea__load(m->a1 + c) + uc * v1);
+                    dea__store(m->b1 + c, dea__load(m->b1 + c) + uc * b1);
+                    dea__store(m->rest + r * dp + c, qc * k0);
+                    dea__store(m->rest + (rows + r) * dp + c, uc * k1);
+                }
+            }
+            for (dea__idx e = count * dp; e < rows * dp; e++) du[e] = 0;
+            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest, dp, m->qu + 2 * at * dp, dp, m->m0, dp);
+            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest + rows * dp, dp, m->qu + (2 * at + rows) * dp, dp,
+                            m->m1, dp);
+            if (f->gradients.dq) {
+                dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, dq, dp);
+                for (dea__idx r = 0; r < count; r++)
+                    dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token,
+                                    dq + r * dp, 1, d);
+            }
+            if (f->gradients.dw_rel) {
+                dea__pad_rows(count, rows, d, dp, a->q + b * f->q.batch + h * f->q.head + i0 * f->q.token, f->q.token,
+                              m->q);
+                dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
+            }
+        }
+    }
+    for (dea__idx e = 0; e < dp * dp; e += DEA__LANES)
+        dea__store(m->m0 + e, dea__splat(0) - (dea__load(m->m0 + e) + dea__load(m->m1 + e)));
+    dea__product_of(DEA__ADD_TO_C, 0, m->np, dp, dp, m->kc, dp, m->m0, dp, m->dk, dp);
+    for (dea__idx j = 0; j < m->n; j++) {
+        const dea_real norm = m->norm[j];
+        dea__vec along = dea__splat(0);
+        for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+            const dea__vec b1 = dea__load(m->b1 + c);
+            dea_real *dk = m->dk + j * dp + c;
+            along += b1 * dea__load(m->kc + j * dp + c);
+            dea__store(dk, dea__load(dk) - dea__load(m->a0 + c) - dea__load(m->a1 + c) - b1 * dea__splat(norm));
+        }
+        m->column[j] -= (dea_real)(mean_sum + (double)norm * norm_sum) + dea__lane_sum(along) / DEA__LOG2_UNIT;
+    }
+}
+
+/* dk_j = dk/L - (2/d) k_j sum_i dE1_ij, and dv. */
+static void dea__write_keys(const dea__fast *f, int b, int h, int split, const dea__buffers *m) {
+    const dea__idx d = m->d, dp = m->dp;
+    dea__idx dk_row, dv_row;
+    dea_real *dk = dea__key_output(f, 0, b, h, split, &dk_row), *dv = dea__key_output(f, 1, b, h, split, &dv_row);
+    const dea__vec inverse = dea__splat(1 / DEA__LOG2_UNIT);
+    const dea_real twice = 2 / (dea_real)d;
+    for (dea__idx j = 0; j < m->n; j++) {
+        dea_real *row = m->dk + j * dp;
+        const dea_real factor = j <= m->last_bad ? DEA__NAN : 1;
+        if (dk) {
+            const dea__vec k = dea__splat(-twice * m->column[j]);
+            for (dea__idx c = 0; c < dp; c += DEA__LANES)
+                dea__store(row + c, dea__load(row + c) * inverse + dea__load(m->kc + j * dp + c) * k);
+            dea__finish_row(dk + j * dk_row, row, factor, d);
+        }
+        if (dv) dea__finish_row(dv + j * dv_row, m->dv + j * dp, factor, d);
+    }
+}
+
+/* ---- tasks */
+
+/* The keys row b may use at all: its length, and with a causal mask those before the first that is not finite, in k or v
+ * (m->queries then ends there too, because every later row sees it). */
+static dea__idx dea__usable_keys(const dea__fast *f, int b, int h, int with_values, dea__buffers *m) {
+    const dea_attention *a = f->a;
+    dea__idx n = a->key_lengths ? a->key_lengths[b] : a->seq_k;
+    m->queries = a->seq_q;
+    if (a->causal) {
+        const dea_real *k = a->k + b * f->k.batch + h * f->k.head, *v = a->v + b * f->v.batch + h * f->v.head;
+        if (n > a->seq_q) n = a->seq_q;
+        if (dea__all_finite(k, n, f->k.token, m->d) && (!with_values || dea__all_finite(v, n, f->v.token, m->d)))
+            return n;
+        for (dea__idx j = 0; j < n; j++)
+            if (!dea__all_finite(k + j * f->k.token, 1, 0, m->d) ||
+                (with_values && !dea__all_finite(v + j * f->v.token, 1, 0, m->d))) {
+                m->queries = j;
+                return j;
+            }
+    }
+    return n;
+}
+
+static dea__idx dea__panel_keys(const dea_attention *a) {
+    return a->causal || a->seq_k < DEA__PANEL_KEYS ? a->seq_k : DEA__PANEL_KEYS;
+}
+
+/* Bytes of a worker's slice. */
+static size_t dea__slice(const dea_attention *a, int pass) {
+    dea__buffers m;
+    const int streams = !a->causal && a->seq_k > DEA__PANEL_KEYS && pass != DEA__GATE;
+    const dea__idx keys = pass == DEA__GATE ? a->seq_k : dea__panel_keys(a);
+    const size_t panel = dea__layout(a, pass, 0, keys, NULL, &m);
+    const size_t stream = streams ? dea__layout(a, pass, 1, a->seq_k, NULL, &m) : 0;
+    if (!panel || (streams && !stream)) return 0;
+    return panel > stream ? panel : stream;
+}
+
+/* Elements of a task's share of the parameters' gradients. */
+static dea__idx dea__parameter_count(const dea_attention *a) {
+    const dea__idx dp = dea__round_up(a->head_dim, DEA__PAD);
+    return dp * dp;
+}
+
+static void dea__fill_row(dea_real *p, dea__idx d, dea_real value) {
+    for (dea__idx c = 0; c < d; c++) p[c] = value;
+}
+
+/* Rows that see no key (value 0) or one that is not finite (NaN): o and saved. */
+static void dea__blank_rows(const dea__fast *f, int b, int h, dea__idx first, dea_real value) {
+    const dea_attention *a = f->a;
+    for (dea__idx i = first; i < a->seq_q; i++) {
+        dea__fill_row(f->out + b * f->o.batch + h * f->o.head + i * f->o.token, a->head_dim, value);
+        for (int e = 0; e < 4 && f->saved_out; e++)
+            f->saved_out[(((dea__idx)b * a->heads + h) * 4 + e) * a->seq_q + i] = value;
+    }
+}
+
+static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
+    const dea_attention *a = f->a;
+    const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
+              h = (int)(task / f->splits / f->groups);
+    dea__buffers m;
+    dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a), base, &m);
+    dea__pack_head(a, h, &m);
+    for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
+        const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
+        if (n < 1) {
+            if (split == 0) dea__blank_rows(f, b, h, 0, m.queries < a->seq_q ? DEA__NAN : 0);
+            continue;
+        }
+        const int stream = !a->causal && n > DEA__PANEL_KEYS;
+        dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a), base, &m);
+        dea__list_blocks(a, b, &m);
+        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, &m);
+        m.values = a->v + b * f->v.batch + h * f->v.head;
+        m.values_row = f->v.token;
+        if (m.d != m.dp || n != np || f->v.token != m.d) {
+            dea__pad_rows(n, np, m.d, m.dp, m.values, f->v.token, m.v);
+            m.values = m.v;
+            m.values_row = m.dp;
+        }
+        if (stream)
+            dea__forward_stream(f, b, h, split, &m);
+        else
+            dea__forward_panel(f, b, h, split, &m);
+        if (split == 0 && m.queries < a->seq_q) dea__blank_rows(f, b, h, m.queries, DEA__NAN);
+    }
+}
+
+static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
+    const dea_attention *a = f->a;
+    const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
+              h = (int)(task / f->splits / f->groups);
+    dea__buffers m;
+    dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a), base, &m);
+    dea__pack_head(a, h, &m);
+    m.dt = 0;
+    m.dw = f->partial_parameters + task * dea__parameter_count(a);
+    memset(m.dw, 0, sizeof(dea_real) * (size_t)dea__parameter_count(a));
+    for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
+        const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
+        dea__idx dk_row, dv_row;
+        dea_real *dk = dea__key_output(f, 0, b, h, split, &dk_row), *dv = dea__key_output(f, 1, b, h, split, &dv_row);
+        const int poisoned = m.queries < a->seq_q;
+        m.last_bad = -1;
+        if (n > 0) {
+            const int stream = !a->causal && n > DEA__PANEL_KEYS;
+            dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a), base, &m);
+            dea__list_blocks(a, b, &m);
+            dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, &m);
+            dea__pad_rows(n, np, m.d, m.dp, a->v + b * f->v.batch + h * f->v.head, f->v.token, m.dk);
+            dea__interleave(np, m.dp, m.dk, m.vt);
+            memset(m.dk, 0, sizeof(dea_real) * (size_t)(np * m.dp));
+            memset(m.dv, 0, sizeof(dea_real) * (size_t)(np * m.dp));
+            memset(m.column, 0, sizeof(dea_real) * (size_t)np);
+            if (stream)
+                dea__backward_stream(f, b, h, split, &m);
+            else
+                dea__backward_panel(f, b, h, split, &m);
+            if (poisoned) m.last_bad = a->seq_q - 1;
+            dea__write_keys(f, b, h, split, &m);
+        }
+        /* Rows that see a key which is not finite, and the keys they see; keys beyond the last row's sight; rows without keys. */
+        dea__idx seen = a->key_lengths ? a->key_lengths[b] : a->seq_k;
+        if (a->causal && seen > a->seq_q) seen = a->seq_q;
+        if (split == 0) {
+            for (dea__idx j = n; j < a->seq_k; j++) {
+                if (dk) dea__fill_row(dk + j * dk_row, m.d, j < seen ? DEA__NAN : 0);
+                if (dv) dea__fill_row(dv + j * dv_row, m.d, j < seen ? DEA__NAN : 0);
+            }
+            for (dea__idx i = n > 0 ? m.queries : 0; f->gradients.dq && i < a->seq_q; i++)
+                dea__fill_row(f->gradients.dq + b * f->q.batch + h * f->q.head + i * f->q.token, m.d,
+                              poisoned ? DEA__NAN : 0);
+        } else {
+            for (dea__idx j = n; j < seen; j++) {
+                if (dk) dea__fill_row(dk + j * dk_row, m.d, 0);
+                if (dv) dea__fill_row(dv + j * dv_row, m.d, 0);
+            }
+        }
+        if (m.last_bad >= 0 || poisoned) {
+            dea__fill_row(m.dw, dea__parameter_count(a), DEA__NAN);
+            m.dt = (double)DEA__NAN;
+        }
+    }
+    f->partial_temperature[task] = m.dt;
+}
+#endif /* DEA__ISA */
+
+#if defined(DEA__ONCE) && !defined(DEA__ISA)
 
 /* ==== 7. Gate loss ===================================================================================================
  * Beta, spotlight and decision loss, and the gate's gradient. Reads q, k and the energies; the only gradients it may touch
@@ -1918,6 +4077,725 @@ static dea_status dea__check_gate_options(const dea_gate *gate) {
     return DEA_OK;
 }
 
+/* Fills and returns one entry of sums a head. */
+static const dea__gate_sums *dea__plain_gate(const dea_attention *a, const dea_gate *gate, int wants_gradient,
+                                             void *workspace) {
+    dea__gate_call call;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    dea__gate_shared_layout(&call.sums, &arena, a);
+    call.a = a;
+    call.gate = gate;
+    call.wants_gradient = wants_gradient;
+    call.workspace = (char *)workspace + dea__gate_shared_bytes(a);
+    call.worker_bytes = dea__gate_worker_bytes(a);
+    dea__for(&a->threads, a->heads, dea__gate_head, &call);
+    return call.sums;
+}
+
+#endif /* once */
+
+#ifdef DEA__ISA
+#define dea__gate_dense    DEA__FN(dea__gate_dense)
+#define dea__gate_betas    DEA__FN(dea__gate_betas)
+#define dea__gate_photo    DEA__FN(dea__gate_photo)
+#define dea__gate_block    DEA__FN(dea__gate_block)
+#define dea__gate_row_sums DEA__FN(dea__gate_row_sums)
+#define dea__gate_task     DEA__FN(dea__gate_task)
+#define dea__labelled_rows DEA__FN(dea__labelled_rows)
+#define dea__gate_nearest  DEA__FN(dea__gate_nearest)
+#define dea__sqrts         DEA__FN(dea__sqrts)
+#define dea__log1ps        DEA__FN(dea__log1ps)
+
+/* ---- gate loss (7)-(13): rows with labels only, all keys of a block of them at once */
+
+/* Square roots of normal numbers above 0. */
+DEA__INLINE dea__vec dea__sqrts(dea__vec x) {
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+    const dea__vec half = dea__splat(-0.5f) * x;
+    dea__vec y = (dea__vec)(0x5f375a86 - ((dea__ints)x >> 1)); /* 1/sqrt(x) to 3%, then three steps of Newton */
+    for (int step = 0; step < 3; step++) y = y * (dea__splat(1.5f) + half * y * y);
+    return x * y;
+#else
+    dea_real lanes[DEA__LANES];
+    dea__store(lanes, x);
+    for (int i = 0; i < DEA__LANES; i++) lanes[i] = DEA__SQRT(lanes[i]);
+    return dea__load(lanes);
+#endif
+}
+
+/* log(1 + e) for e in [0, 1], given t = e/(2 + e): 2 atanh(t). */
+DEA__INLINE dea__vec dea__log1ps(dea__vec e, dea__vec t) {
+#if DEA__VECTORS && !DEA__REAL_IS_DOUBLE
+    const dea__vec s = t * t;
+    dea__vec p = s * (2.0f / 13) + dea__splat(2.0f / 11);
+    p = p * s + dea__splat(2.0f / 9);
+    p = p * s + dea__splat(2.0f / 7);
+    p = p * s + dea__splat(2.0f / 5);
+    p = p * s + dea__splat(2.0f / 3);
+    (void)e;
+    return t * (p * s + dea__splat(2));
+#else
+    dea_real lanes[DEA__LANES];
+    (void)t;
+    dea__store(lanes, e);
+    for (int i = 0; i < DEA__LANES; i++) lanes[i] = DEA__REAL(log1p((double)lanes[i]));
+    return dea__load(lanes);
+#endif
+}
+
+/* What one row's cells add up to. */
+typedef struct dea__gate_row_sums {
+    double dense, slope, slope0, slope1; /* sums of error^2 and of dz, dz Et0, dz Et1 */
+    int64_t labelled;
+} dea__gate_row_sums;
+
+/* Dense term over one tile of a row: x, y are Et0, Et1. column += dz. best, winner: the largest S*(alpha) so far. */
+static void dea__gate_dense(const dea__cells *c, const dea_real *x_, const dea_real *y_, dea_real *column, dea__idx n,
+                            const dea__row *row, int projected, dea__gate_row_sums *sums, double *best,
+                            dea__idx *winner) {
+    const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
+                   zero = dea__splat(0), one = dea__splat(1), high = dea__splat((dea_real)10 * DEA__LOG2_UNIT),
+                   low = dea__splat((dea_real)-2.94443897916644046 * DEA__LOG2_UNIT);
+    dea__vec dense = zero, slope = zero, slope0 = zero, slope1 = zero, count = zero;
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        const dea__vec label = dea__load(c->label + j), x = dea__load(x_ + j), y = dea__load(y_ + j);
+        const dea__ints has = (dea__ints)(label == label);
+        const dea__vec some = dea__pick(has, one, zero);
+        dea__vec alpha;
+        dea__gate_steps(1, &x, &y, c->gk + j, w0, w1, gate, &alpha);
+        const dea__vec z = dea__load(c->gk + j) + gate + x * w0 + y * w1;                     /* -L z */
+        alpha = dea__pick((dea__ints)(z < low), dea__splat(DEA__REAL(DEA_ALPHA_MAX)), alpha); /* to the last bit */
+        const dea__vec error = dea__pick(has, alpha - label, zero);
+        dea__vec open = dea__pick((dea__ints)(z > high), zero, one);
+        open = dea__pick((dea__ints)(z < low), zero, open);
+        if (projected) { /* also where descent would bring z back inside */
+            open = dea__pick((dea__ints)(z < low), dea__pick((dea__ints)(error > zero), one, zero), open);
+            open = dea__pick((dea__ints)(z > high), dea__pick((dea__ints)(error < zero), one, zero), open);
+            /* above 0.95 the slope is that of the clipped sigmoid, not of 0.95 */
+            alpha = dea__largest(z, dea__splat((dea_real)-10 * DEA__LOG2_UNIT));
+            alpha = dea__least(alpha, high);
+            dea__exp2s(1, &alpha);
+            alpha = one / (alpha + one);
+        }
+        const dea__vec dz = (error + error) * open * alpha * (one - alpha);
+        dense += error * error;
+        count += some;
+        slope += dz;
+        slope0 += dz * x;
+        slope1 += dz * y;
+        dea__store(column + j, dea__load(column + j) + dz);
+        if (best)
+            for (dea__idx i = j; i < j + DEA__LANES; i++) {
+                const double a = (double)c->label[i];
+                if (!(a == a)) continue;
+                const double s = (1 - a) * (double)x_[i] + a * (double)y_[i];
+                if (*winner < 0 || s > *best) {
+                    *best = s;
+                    *winner = (dea__idx)c->first + i;
+                }
+            }
+    }
+    sums->dense += (double)dea__lane_sum(dense);
+    sums->slope += (double)dea__lane_sum(slope);
+    sums->slope0 += (double)dea__lane_sum(slope0);
+    sums->slope1 += (double)dea__lane_sum(slope1);
+    sums->labelled += (int64_t)dea__lane_sum(count);
+}
+
+/* Photo-finish of a target with energies e0, e1 against the n keys of a tile: y becomes beta, x its distance from alpha, and
+ * DEA__REAL_MAX where the finish is not valid. keep: 0 where the row does not see. */
+static void dea__gate_betas(dea_real *x_, dea_real *y_, const dea_real *keep, dea__idx n, dea_real e0, dea_real e1,
+                            dea_real alpha) {
+    const dea__vec t0 = dea__splat(e0), t = dea__splat(e1 - e0), a = dea__splat(alpha), zero = dea__splat(0),
+                   one = dea__splat(1), eps = dea__splat((dea_real)DEA_BETA_EPS), never = dea__splat(DEA__REAL_MAX);
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        const dea__vec x = dea__load(x_ + j), slope = t - (dea__load(y_ + j) - x);
+        const dea__vec size = dea__largest(slope, zero - slope);
+        const dea__vec sign = dea__pick((dea__ints)(slope > zero), eps, zero - eps);
+        const dea__vec beta = (x - t0) / (slope + sign);
+        dea__vec distance = dea__largest(a - beta, beta - a);
+        distance = dea__pick((dea__ints)(size >= eps), distance, never);
+        distance = dea__pick((dea__ints)(beta >= zero), distance, never);
+        distance = dea__pick((dea__ints)(beta <= one), distance, never);
+        distance = dea__pick((dea__ints)(dea__load(keep + j) > zero), distance, never);
+        dea__store(x_ + j, distance);
+        dea__store(y_ + j, beta);
+    }
+}
+
+/* (9)-(13) over the n betas of a tile whose distance is not above `within`. sums: L_tp, its slope by alpha-hat, the count. */
+static void dea__gate_photo(const dea_real *distance_, const dea_real *beta_, dea__idx n, dea_real alpha,
+                            dea_real alpha_hat, dea_real within, double *sums) {
+    const dea__vec a = dea__splat(alpha), ah = dea__splat(alpha_hat), error = ah - a, zero = dea__splat(0),
+                   one = dea__splat(1), two = dea__splat(2), limit = dea__splat(within),
+                   half = dea__splat((dea_real)0.5), unit = dea__splat(DEA__LOG2_UNIT);
+    dea__vec loss = zero, slope = zero, count = zero;
+    for (dea__idx j = 0; j < n; j += DEA__LANES) {
+        const dea__vec beta = dea__load(beta_ + j),
+                       valid = dea__pick((dea__ints)(dea__load(distance_ + j) <= limit), one, zero);
+        /* lanes that are not valid go through with beta = alpha, and count for nothing */
+        const dea__vec off = dea__pick((dea__ints)(valid > zero), a - beta, zero), size = dea__largest(off, zero - off);
+        dea__vec e[3] = {dea__sqrts(off * off + dea__splat((dea_real)1e-4)) * (dea__splat(-10) * unit),
+                         size * (dea__splat(-40) * unit), zero};
+        dea__exp2s(1, e);
+        dea__exp2s(1, e + 1);
+        const dea__vec weight = one + two * e[0];
+        dea__vec side = (one - e[1]) / (one + e[1]); /* tanh(|off|/0.05) */
+        side = dea__pick((dea__ints)(off < zero), zero - side, side);
+        const dea__vec margin = side * (ah - a + off) * dea__splat(10), reach = dea__largest(margin, zero - margin);
+        e[2] = zero - reach * unit;
+        dea__exp2s(1, e + 2);
+        /* softplus(-margin) and its slope by -margin, from e = exp(-|margin|) */
+        const dea__vec once = one + e[2], twice = two + e[2], inverse = one / (once * twice);
+        const dea__vec decision = dea__largest(zero - margin, zero) + dea__log1ps(e[2], e[2] * once * inverse);
+        const dea__vec share = dea__pick((dea__ints)(margin < zero), one, e[2]) * twice * inverse;
+        loss += valid * (weight * error * error + half * decision);
+        slope += valid * (two * weight * error - dea__splat(5) * side * share);
+        count += valid;
+    }
+    sums[0] += (double)dea__lane_sum(loss);
+    sums[1] += (double)dea__lane_sum(slope);
+    sums[2] += (double)dea__lane_sum(count);
+}
+
+/* The m-th smallest of the n distances of a row, found by halving [0, 1]; *ties gets how many at exactly that distance count.
+ * 1 if there are no more than m valid ones: then all count. Distances are in [0, 1], or DEA__REAL_MAX. */
+static dea_real dea__gate_nearest(const dea_real *row, dea__idx tile, dea__idx n, dea__idx m, dea__idx *ties) {
+    dea_real below = -1, above = 1; /* fewer than m distances are <= below; more than m are <= above */
+    for (int first = 1;; first = 0) {
+        const dea_real middle = below + (above - below) / 2;
+        const dea_real probe = first || middle <= below || middle >= above ? above : middle;
+        dea__idx count = 0, at_largest = 0;
+        dea_real largest = -1; /* of those <= probe */
+        for (dea__idx j = 0; j < n; j++) {
+            const dea_real x = row[j / DEA__TILE * tile + j % DEA__TILE];
+            if (!(x <= probe)) continue;
+            count++;
+            if (x > largest) largest = x, at_largest = 0;
+            at_largest += x == largest;
+        }
+        if (first && count <= m) {
+            *ties = n;
+            return 1;
+        }
+        if (count >= m && count - at_largest < m) {
+            *ties = m - (count - at_largest);
+            return largest;
+        }
+        if (count < m)
+            below = probe;
+        else
+            above = largest;
+    }
+}
+
+/* Labels of `count` listed rows against all keys: everything one block adds to `sums`. */
+static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, dea__idx count, dea__buffers *m,
+                            dea__gate_sums *sums) {
+    const dea_attention *a = f->a;
+    const dea_gate *gate = f->gate;
+    const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE,
+                   rows = dea__round_up(count, DEA__PAD);
+    const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
+    const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
+    dea__gate_row_sums row_sums[DEA__BLOCK];
+    double best[DEA__BLOCK];
+    dea__idx winner[DEA__BLOCK];
+    dea__load_block(f, b, h, list, 0, count, rows, m, m->qu);
+    for (dea__idx r = 0; r < rows; r++) {
+        const int used = r < count && !m->rows[r].bad;
+        m->ones[r] = used ? 1 / (saved[queries + list[r]] + (dea_real)DEA_SIGMA_EPS) : 0;
+        m->scale0[r] = used ? root / (saved[list[r]] + (dea_real)DEA_SIGMA_EPS) : 0;
+        m->scale1[r] = twice * m->ones[r];
+        winner[r] = -1;
+        memset(&row_sums[r], 0, sizeof row_sums[r]);
+    }
+    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
+    for (dea__idx r = 0; r < rows; r++) {
+        m->rows[r].w0 = -m->gate0 * DEA__LOG2_UNIT;
+        m->rows[r].w1 = -m->gate1 * DEA__LOG2_UNIT;
+        m->rows[r].gate = m->gates[r];
+    }
+    const dea__idx end = m->reach[rows - 1];
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones, NULL);
+    }
+    for (dea__idx r = 0; a->causal && r < count; r++) {
+        dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
+        dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
+    }
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+        if (!dea__label_tile(a, b, list, 0, count, rows, j0, keys, m)) continue;
+        for (dea__idx r = 0; r < count; r++) {
+            const dea__idx seen = m->sees[r] - j0 < keys ? m->sees[r] - j0 : keys;
+            if (seen <= 0) continue;
+            const dea__idx reach = dea__round_up(seen, DEA__LANES);
+            dea__cells c = {m->gk + j0, NULL, m->label + r * DEA__TILE, 0, 0, (uint32_t)j0};
+            for (dea__idx j = seen; j < reach; j++) m->label[r * DEA__TILE + j] = DEA__NAN;
+            dea__gate_dense(&c, m->x + at + r * DEA__TILE, m->y + at + r * DEA__TILE, m->column_dense + j0, reach,
+                            m->rows + r, gate->projected, &row_sums[r], gate->targets ? NULL : &best[r], &winner[r]);
+        }
+    }
+    for (dea__idx r = 0; r < count; r++) {
+        const dea__idx i = list[r], n = m->sees[r];
+        const dea__row *row = m->rows + r;
+        const dea_real poison = row->bad ? DEA__NAN : m->poison + 0 * (saved[i] + saved[queries + i] + row->gate);
+        dea_real *x = m->x + r * DEA__TILE, *y = m->y + r * DEA__TILE;
+        dea__idx target = gate->targets ? gate->targets[(dea__idx)b * queries + i] : winner[r];
+        const double alpha = target >= 0 && target < n ? dea__label_of(a, b, i, target, m) : NAN;
+        double photo_slope = 0;
+        sums->dense += row_sums[r].dense + (double)poison;
+        sums->labelled += row_sums[r].labelled;
+        if (!(alpha == alpha)) target = -1;
+        if (gate->winners) gate->winners[((dea__idx)b * a->heads + h) * queries + i] = (int)target;
+        if (target >= 0) {
+            const dea__idx at = target / DEA__TILE * map + target % DEA__TILE;
+            const dea_real e0 = x[at], e1 = y[at];
+            const double z =
+                -(double)(m->gk[target] + row->gate + e0 * row->w0 + e1 * row->w1) / (double)DEA__LOG2_UNIT;
+            const dea_real alpha_hat = (dea_real)dea__alpha_hat(z);
+            double photo[3] = {0, 0, 0};
+            for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
+                const dea__idx seen = n - j0 < DEA__TILE ? n - j0 : DEA__TILE, to = j0 / DEA__TILE * map;
+                dea__gate_betas(x + to, y + to, m->ramp + DEA__TILE - seen, dea__round_up(seen, DEA__LANES), e0, e1,
+                                (dea_real)alpha);
+            }
+            x[at] = DEA__REAL_MAX;
+            for (dea__idx j = 0; gate->beta && j < n; j++) {
+                const dea__idx e = j / DEA__TILE * map + j % DEA__TILE;
+                gate->beta[(((dea__idx)b * a->heads + h) * queries + i) * a->seq_k + j] = x[e] <= 1 ? y[e] : DEA__NAN;
+            }
+            dea_real within = 1;
+            if (gate->hard_negatives) {
+                dea__idx ties;
+                within = dea__gate_nearest(x, map, n, gate->hard_negatives, &ties);
+                for (dea__idx j = 0; j < n; j++) {
+                    dea_real *distance = x + j / DEA__TILE * map + j % DEA__TILE;
+                    if (*distance == within && --ties < 0) *distance = DEA__REAL_MAX;
+                }
+            }
+            for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
+                const dea__idx seen = n - j0 < DEA__TILE ? n - j0 : DEA__TILE, to = j0 / DEA__TILE * map;
+                dea__gate_photo(x + to, y + to, dea__round_up(seen, DEA__LANES), (dea_real)alpha, alpha_hat, within,
+                                photo);
+            }
+            sums->photo += photo[0] + (double)poison;
+            sums->valid += (int64_t)photo[2];
+            photo_slope = dea__gate_slope(z, photo[1], gate->projected) + (double)poison;
+            m->column_photo[target] += (dea_real)photo_slope;
+            sums->d_photo[2 * d] += photo_slope * (double)e0;
+            sums->d_photo[2 * d + 1] += photo_slope * (double)e1;
+            sums->d_photo[2 * d + 2] += photo_slope;
+        }
+        const double slope = row_sums[r].slope + (double)poison;
+        sums->d_dense[2 * d] += row_sums[r].slope0;
+        sums->d_dense[2 * d + 1] += row_sums[r].slope1;
+        sums->d_dense[2 * d + 2] += slope;
+        for (dea__idx c = 0; c < d; c++) {
+            sums->d_dense[c] += slope * (double)m->q[r * dp + c];
+            sums->d_photo[c] += photo_slope * (double)m->q[r * dp + c];
+        }
+    }
+}
+
+static void dea__gate_task(const dea__fast *f, dea__idx task, char *base) {
+    const dea_attention *a = f->a;
+    const dea_gate *gate = f->gate;
+    const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
+              h = (int)(task / f->splits / f->groups);
+    dea__gate_sums *sums = f->gate_sums + task;
+    dea__buffers m;
+    dea__layout(a, DEA__GATE, 0, a->seq_k, base, &m);
+    dea__pack_head(a, h, &m);
+    for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
+        const dea__idx all = a->key_lengths ? a->key_lengths[b] : a->seq_k, n = dea__usable_keys(f, b, h, 0, &m);
+        dea__idx count = 0;
+        dea__list_blocks(a, b, &m);
+        for (dea__idx i0 = split * DEA__BLOCK; i0 < a->seq_q; i0 += f->splits * DEA__BLOCK)
+            for (dea__idx i = i0; i < a->seq_q && i < i0 + DEA__BLOCK; i++) {
+                const dea__idx row = ((dea__idx)b * a->heads + h) * a->seq_q + i;
+                if (gate->winners) gate->winners[row] = -1;
+                for (dea__idx j = 0; gate->beta && j < a->seq_k; j++) gate->beta[row * a->seq_k + j] = DEA__NAN;
+                if (!dea__row_labelled(a, b, i, a->causal && i + 1 < all ? i + 1 : all, &m)) continue;
+                if (i < m.queries)
+                    m.list[count++] = (int)i;
+                else
+                    sums->dense = (double)DEA__NAN; /* this row sees a key that is not finite */
+            }
+        if (!count) continue;
+        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, &m);
+        memset(m.column_dense, 0, sizeof(dea_real) * (size_t)m.np);
+        memset(m.column_photo, 0, sizeof(dea_real) * (size_t)m.np);
+        for (dea__idx r = 0; r < count; r += m.block)
+            dea__gate_block(f, b, h, m.list + r, count - r < m.block ? count - r : m.block, &m, sums);
+        for (dea__idx j = 0; j < n; j++)
+            for (dea__idx c = 0; c < m.d; c++) {
+                const double k = (double)m.kc[j * m.dp + c] + (double)m.kbar[c];
+                sums->d_dense[m.d + c] += (double)m.column_dense[j] * k;
+                sums->d_photo[m.d + c] += (double)m.column_photo[j] * k;
+            }
+    }
+    if (!(sums->dense == sums->dense))
+        for (dea__idx c = 0; c < 2 * m.d + 3; c++) sums->d_dense[c] = sums->d_photo[c] = (double)DEA__NAN;
+}
+
+/* By value: a table of pointers in the object would need relocation, and so live among the writable data. */
+static dea__isa_table DEA__FN(dea__table)(void) {
+    dea__isa_table table;
+    table.slice = dea__slice;
+    table.parameter_count = dea__parameter_count;
+    table.forward = dea__forward_task;
+    table.backward = dea__backward_task;
+    table.gate = dea__gate_task;
+    table.gemm = dea__packed_gemm;
+    table.gelu = dea__gelu;
+    table.gelu_slope = dea__gelu_slope;
+    table.norm_row = dea__norm_row;
+    table.norm_row_backward = dea__norm_row_backward;
+    table.norm_columns = dea__norm_columns;
+    table.add_columns = dea__add_columns;
+    return table;
+}
+#endif
+
+#if defined(DEA__ONCE) && !defined(DEA__ISA)
+
+/* ---- the instances: this file once more for each instruction set */
+#if DEA__X86
+#    if defined(__clang__)
+#        pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,fma,avx2"))), apply_to = function)
+#    else
+#        pragma GCC push_options
+#        pragma GCC target("avx512f,avx512dq,avx512vl,fma,avx2,prefer-vector-width=512")
+#        pragma GCC optimize("fp-contract=fast") /* -std=c11 forbids a*b + c in one instruction: half the speed */
+#    endif
+#    define DEA__ISA 512
+#    include DEA_HEADER
+#    undef DEA__ISA
+#    if defined(__clang__)
+#        pragma clang attribute pop
+#        pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#    else
+#        pragma GCC pop_options
+#        pragma GCC push_options
+#        pragma GCC target("avx2,fma")
+#        pragma GCC optimize("fp-contract=fast")
+#    endif
+#    define DEA__ISA 256
+#    include DEA_HEADER
+#    undef DEA__ISA
+#    if defined(__clang__)
+#        pragma clang attribute pop
+#    else
+#        pragma GCC pop_options
+#    endif
+#endif
+#define DEA__ISA 128
+#include DEA_HEADER
+#undef DEA__ISA
+
+/* The functions of an instruction set, the best there is for AUTO; all NULL if this CPU or build does not have it. */
+static dea__isa_table dea__select(dea_isa isa) {
+#if DEA__X86
+    __builtin_cpu_init();
+    const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                       __builtin_cpu_supports("avx512vl");
+    if (avx512 && (isa == DEA_ISA_AUTO || isa == DEA_ISA_AVX512)) return dea__table_512();
+    if (avx2 && (isa == DEA_ISA_AUTO || isa == DEA_ISA_AVX2)) return dea__table_256();
+#endif
+    if (isa == DEA_ISA_AUTO || isa == DEA_ISA_BASELINE) return dea__table_128();
+    dea__isa_table none;
+    memset(&none, 0, sizeof none);
+    return none;
+}
+
+/* ---- one call: tasks, workspace, sums */
+
+/* How many parts the batch and the queries of a head are cut into: by the shape alone, so that sums come out the same for any
+ * number of workers. Few heads: the queries are split, so that a single long head keeps several workers busy. */
+static void dea__cut(dea__fast *f, const dea_attention *a) {
+    f->groups = a->batch < 16 ? a->batch : 16;
+    const int64_t heads = (int64_t)a->heads * f->groups;
+    f->splits = a->seq_q < 512 || heads >= 16 ? 1 : heads >= 4 ? 2 : 4;
+}
+
+/* Deals out the workspace of a pass: partial sums, then a slice a worker. With base NULL it measures; 0 on overflow. */
+static size_t dea__fast_layout(dea__fast *f, const dea_attention *a, int pass, void *base, const dea__isa_table *isa) {
+    dea__arena arena = {(char *)base, 0, 0};
+    dea__cut(f, a);
+    const size_t tasks = (size_t)a->heads * (size_t)f->groups * (size_t)f->splits;
+    const size_t workers = (size_t)a->threads.count < tasks ? (size_t)a->threads.count : tasks;
+    f->slice_bytes = isa->slice(a, pass);
+    if (!f->slice_bytes) return 0;
+    if (pass == DEA__BACKWARD) {
+        const size_t splits = (size_t)f->splits - 1;
+        f->partial_parameters = dea__take_reals(&arena, tasks * (size_t)isa->parameter_count(a));
+        f->partial_temperature = dea__take_doubles(&arena, tasks);
+        f->partial_keys = (dea_real *)dea__take(&arena, (size_t)a->batch * (size_t)a->heads * splits * 2,
+                                                (size_t)a->seq_k * (size_t)a->head_dim * sizeof(dea_real));
+    }
+    if (pass == DEA__GATE) {
+        const size_t width = 2 * (size_t)a->head_dim + 3;
+        f->gate_sums = (dea__gate_sums *)dea__take(&arena, tasks, sizeof(dea__gate_sums));
+        double *d = dea__take_doubles(&arena, tasks * 2 * width);
+        for (size_t t = 0; arena.base && !arena.failed && t < tasks; t++) {
+            memset(&f->gate_sums[t], 0, sizeof f->gate_sums[t]);
+            f->gate_sums[t].d_dense = d + 2 * t * width;
+            f->gate_sums[t].d_photo = d + (2 * t + 1) * width;
+        }
+        if (arena.base && !arena.failed) memset(d, 0, tasks * 2 * width * sizeof *d);
+    }
+    f->slices = (char *)dea__take(&arena, workers, f->slice_bytes);
+    return dea__arena_bytes(&arena);
+}
+
+static size_t dea__fast_workspace(const dea_attention *a, int pass) {
+    dea__fast f;
+    const dea__isa_table isa = dea__select(a->isa);
+    memset(&f, 0, sizeof f);
+    return isa.slice ? dea__fast_layout(&f, a, pass, NULL, &isa) : 0;
+}
+
+static void dea__fast_job(void *context, int job, int worker) {
+    const dea__fast *f = (const dea__fast *)context;
+    f->task(f, job, f->slices + (size_t)worker * f->slice_bytes);
+}
+
+static void dea__fast_begin(dea__fast *f, const dea_attention *a, int pass, void *workspace) {
+    const dea__isa_table isa = dea__select(a->isa);
+    f->a = a;
+    f->q = dea__q_view(a, NULL).strides;
+    f->k = dea__k_view(a, NULL).strides;
+    f->v = dea__v_view(a, NULL).strides;
+    f->o = dea__o_view(a, NULL).strides;
+    (void)dea__fast_layout(f, a, pass, workspace, &isa);
+    f->task = pass == DEA__FORWARD ? isa.forward : pass == DEA__BACKWARD ? isa.backward : isa.gate;
+}
+
+static int dea__fast_tasks(const dea__fast *f) {
+    return f->a->heads * f->groups * f->splits;
+}
+
+static void dea__fast_forward(const dea_attention *a, dea_real *o, dea_real *saved, void *workspace) {
+    dea__fast f;
+    memset(&f, 0, sizeof f);
+    dea__fast_begin(&f, a, DEA__FORWARD, workspace);
+    f.out = o;
+    f.saved_out = saved;
+    dea__for(&a->threads, dea__fast_tasks(&f), dea__fast_job, &f);
+}
+
+/* Adds the splits' dk and dv of one head to those of split 0, in order. */
+static void dea__fast_add_keys(void *context, int job, int worker) {
+    const dea__fast *f = (const dea__fast *)context;
+    const dea_attention *a = f->a;
+    const int b = job / a->heads, h = job % a->heads;
+    int keys = a->key_lengths ? a->key_lengths[b] : a->seq_k;
+    if (a->causal && keys > a->seq_q) keys = a->seq_q;
+    for (int which = 0; which < 2; which++)
+        for (int split = 1; split < f->splits; split++) {
+            dea__idx row, part_row;
+            dea_real *sum = dea__key_output(f, which, b, h, 0, &row);
+            const dea_real *part = dea__key_output(f, which, b, h, split, &part_row);
+            for (dea__idx j = 0; sum && j < keys; j++)
+                for (dea__idx c = 0; c < a->head_dim; c++) sum[j * row + c] += part[j * part_row + c];
+        }
+    (void)worker;
+}
+
+static void dea__fast_backward(const dea_attention *a, const dea_real *o, const dea_real *saved, const dea_real *d_o,
+                               const dea_gradients *gradients, void *workspace) {
+    dea__fast f;
+    memset(&f, 0, sizeof f);
+    dea__fast_begin(&f, a, DEA__BACKWARD, workspace);
+    f.out_in = o;
+    f.saved = saved;
+    f.d_out = d_o;
+    f.gradients = *gradients;
+    dea__for(&a->threads, dea__fast_tasks(&f), dea__fast_job, &f);
+    if (f.splits > 1) dea__for(&a->threads, a->batch * a->heads, dea__fast_add_keys, &f);
+    const int tasks = dea__fast_tasks(&f), d = a->head_dim, per_head = f.groups * f.splits;
+    const dea__idx size = dea__select(a->isa).parameter_count(a);
+    dea__idx width = d;
+    while (width * width < size) width++;
+    for (int t = 0; t < tasks; t++) {
+        const int h = t / per_head;
+        if (gradients->dw_rel)
+            for (int r = 0; r < d; r++)
+                for (int c = 0; c < d; c++)
+                    gradients->dw_rel[((dea__idx)h * d + r) * d + c] += f.partial_parameters[t * size + r * width + c];
+    }
+    for (int h = 0; gradients->dtemperature && h < a->heads; h++) {
+        double sum = 0;
+        for (int t = h * per_head; t < (h + 1) * per_head; t++) sum += f.partial_temperature[t];
+        gradients->dtemperature[h] += DEA__REAL(sum);
+    }
+}
+
+/* Fills f.gate_sums, one entry a task; task t belongs to head t / (f.groups * f.splits). */
+static void dea__fast_gate(dea__fast *f, const dea_attention *a, const dea_gate *gate, const dea_real *saved,
+                           void *workspace) {
+    memset(f, 0, sizeof *f);
+    dea__fast_begin(f, a, DEA__GATE, workspace);
+    f->saved = saved;
+    f->gate = gate;
+    dea__for(&a->threads, dea__fast_tasks(f), dea__fast_job, f);
+}
+
+#ifdef DEA_NO_BLAS
+/* ---- the general product of room 4 over several workers: bands of rows, or of columns where c is wider than tall */
+typedef struct dea__gemm_call {
+    int transpose_a, transpose_b;
+    dea__idx m, n, k, lda, ldb, ldc;
+    dea_real alpha, beta;
+    const dea_real *a, *b;
+    dea_real *c;
+    int bands;
+    dea__isa_table isa;
+} dea__gemm_call;
+
+static void dea__gemm_band(void *context, int job, int worker) {
+    const dea__gemm_call *g = (const dea__gemm_call *)context;
+    const int by_rows = g->m >= g->n;
+    const dea__idx size = by_rows ? g->m : g->n, unit = (size + 47) / 48;
+    const dea__idx from = unit * job / g->bands * 48, end = unit * (job + 1) / g->bands * 48,
+                   to = end < size ? end : size;
+    if (by_rows)
+        g->isa.gemm(g->transpose_a, g->transpose_b, to - from, g->n, g->k, g->alpha,
+                    g->a + (g->transpose_a ? from : from * g->lda), g->lda, g->b, g->ldb, g->beta, g->c + from * g->ldc,
+                    g->ldc);
+    else
+        g->isa.gemm(g->transpose_a, g->transpose_b, g->m, to - from, g->k, g->alpha, g->a, g->lda,
+                    g->b + (g->transpose_b ? from * g->ldb : from), g->ldb, g->beta, g->c + from, g->ldc);
+    (void)worker;
+}
+
+static void dea__packed_product(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
+                                ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c,
+                                ptrdiff_t ldc, const dea_threads *threads) {
+    const int longest = m > n ? m : n;
+    dea__gemm_call g = {transpose_a,
+                        transpose_b,
+                        m,
+                        n,
+                        k,
+                        lda,
+                        ldb,
+                        ldc,
+                        DEA__REAL(alpha),
+                        DEA__REAL(beta),
+                        a,
+                        b,
+                        c,
+                        1,
+                        dea__select(DEA_ISA_AUTO)};
+    if (threads && threads->count > 1 && (double)m * n * k > 1e6)
+        g.bands = threads->count < (longest + 47) / 48 ? threads->count : (longest + 47) / 48;
+    dea__for(threads, g.bands, dea__gemm_band, &g);
+}
+#endif /* DEA_NO_BLAS */
+
+/* The plain path: where it is asked for, and for maps. */
+static int dea__takes_plain(const dea_attention *a) {
+    const dea_maps *maps = &a->maps;
+    return a->path == DEA_PATH_PLAIN || maps->et0 || maps->et1 || maps->alpha_hat || maps->alpha_mix || maps->s ||
+           maps->a;
+}
+
+static dea_status dea__check_path(const dea_attention *a) {
+    return dea__select(a->isa).slice ? DEA_OK : DEA_ERR_ISA;
+}
+
+/* ---- the public calls: check, choose a path, go */
+
+DEA_API size_t dea_forward_workspace(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    return dea__takes_plain(a) ? dea__plain_workspace(a) : dea__fast_workspace(a, DEA__FORWARD);
+}
+
+DEA_API size_t dea_backward_workspace(const dea_attention *a) {
+    if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK) return 0;
+    return dea__takes_plain(a) ? dea__plain_workspace(a) : dea__fast_workspace(a, DEA__BACKWARD);
+}
+
+static void dea__add_maps(dea__tensors *tensors, const dea_attention *a) {
+    dea_real *const maps[6] = {a->maps.et0, a->maps.et1, a->maps.alpha_hat, a->maps.alpha_mix, a->maps.s, a->maps.a};
+    const size_t cells = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q * (size_t)a->seq_k;
+    for (int i = 0; i < 6; i++) dea__add_flat(tensors, maps[i], cells * sizeof(dea_real), 1);
+}
+
+DEA_API dea_status dea_forward(const dea_attention *a, dea_real *o, dea_real *saved, void *workspace,
+                               size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 1);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status != DEA_OK) return status;
+    if (!o) return DEA_ERR_NULL;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_view(&tensors, dea__o_view(a, o), 1);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 1);
+    dea__add_maps(&tensors, a);
+    const size_t bytes = dea_forward_workspace(a);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    if (!dea__takes_plain(a)) {
+        dea__fast_forward(a, o, saved, workspace);
+        return DEA_OK;
+    }
+    dea__plain_call call;
+    memset(&call, 0, sizeof call);
+    call.a = a;
+    call.out = o;
+    call.saved = saved;
+    call.workspace = (char *)workspace;
+    call.worker_bytes = dea__plain_worker_bytes(a);
+    dea__for(&a->threads, a->batch * a->heads, dea__plain_forward_head, &call);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_backward(const dea_attention *a, const dea_real *o, const dea_real *saved, const dea_real *d_o,
+                                const dea_gradients *gradients, void *workspace, size_t workspace_bytes) {
+    dea_status status = dea__check_attention(a, 1);
+    if (status == DEA_OK) status = dea__check_path(a);
+    if (status != DEA_OK) return status;
+    if (!o || !saved || !d_o || !gradients) return DEA_ERR_NULL;
+    if (gradients->dtemperature && !a->temperature) return DEA_ERR_NULL;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_view(&tensors, dea__o_view(a, o), 0);
+    dea__add_view(&tensors, dea__o_view(a, d_o), 0);
+    dea__add_flat(&tensors, saved, dea_saved_count(a) * sizeof(dea_real), 0);
+    dea__add_gradients(&tensors, a, gradients);
+    const size_t bytes = dea_backward_workspace(a);
+    status = dea__check_workspace(workspace, workspace_bytes, bytes);
+    if (status == DEA_OK) dea__add_flat(&tensors, workspace, bytes, 1);
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    if (!dea__takes_plain(a)) {
+        dea__fast_backward(a, o, saved, d_o, gradients, workspace);
+        return DEA_OK;
+    }
+    dea__plain_call call;
+    memset(&call, 0, sizeof call);
+    call.a = a;
+    call.o = o;
+    call.saved_in = saved;
+    call.d_o = d_o;
+    call.gradients = gradients;
+    call.workspace = (char *)workspace;
+    call.worker_bytes = dea__plain_worker_bytes(a);
+    dea__for(&a->threads, a->heads, dea__plain_backward_head, &call);
+    return DEA_OK;
+}
+
 static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) {
     const dea_status status = dea__check_gate_options(gate);
     if (status != DEA_OK) return status;
@@ -1930,6 +4808,7 @@ static dea_status dea__check_gate(const dea_attention *a, const dea_gate *gate) 
 DEA_API size_t dea_gate_loss_workspace(const dea_attention *a, const dea_gate *gate) {
     if (dea__check_shape(a) != DEA_OK || dea__check_path(a) != DEA_OK || dea__check_gate_options(gate) != DEA_OK)
         return 0;
+    if (!dea__takes_plain(a)) return dea__fast_workspace(a, DEA__GATE);
     const size_t shared = dea__gate_shared_bytes(a);
     const size_t workers = dea__for_workers(dea__gate_worker_bytes(a), a->threads.count, (size_t)a->heads);
     return !shared || !workers || workers > (size_t)PTRDIFF_MAX - shared ? 0 : shared + workers;
@@ -1958,22 +4837,26 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
     if (status == DEA_OK) status = dea__check_alias(&tensors);
     if (status != DEA_OK) return status;
 
-    dea__gate_call call;
-    dea__arena arena = {(char *)workspace, 0, 0};
-    dea__gate_shared_layout(&call.sums, &arena, a);
-    call.a = a;
-    call.gate = gate;
-    call.wants_gradient = gradients && (gradients->dw_gate || gradients->dc_gate);
-    call.workspace = (char *)workspace + dea__gate_shared_bytes(a);
-    call.worker_bytes = dea__gate_worker_bytes(a);
-    dea__for(&a->threads, a->heads, dea__gate_head, &call);
+    const int wants_gradient = gradients && (gradients->dw_gate || gradients->dc_gate);
+    const dea__gate_sums *sums;
+    int count, per_head = 1; /* entries of sums: one a head, or several */
+    dea__fast fast;
+    if (dea__takes_plain(a)) {
+        sums = dea__plain_gate(a, gate, wants_gradient, workspace);
+        count = a->heads;
+    } else {
+        dea__fast_gate(&fast, a, gate, saved, workspace);
+        sums = fast.gate_sums;
+        count = dea__fast_tasks(&fast);
+        per_head = count / a->heads;
+    }
 
     memset(result, 0, sizeof *result);
-    for (int h = 0; h < a->heads; h++) {
-        result->dense += call.sums[h].dense;
-        result->photo += call.sums[h].photo;
-        result->labelled += call.sums[h].labelled;
-        result->valid += call.sums[h].valid;
+    for (int s = 0; s < count; s++) {
+        result->dense += sums[s].dense;
+        result->photo += sums[s].photo;
+        result->labelled += sums[s].labelled;
+        result->valid += sums[s].valid;
     }
     const double per_cell = result->labelled ? 1.0 / (double)result->labelled : 0;
     const double per_pair = result->valid ? 1.0 / (double)result->valid : 0;
@@ -1981,10 +4864,14 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
     result->photo *= per_pair;
     result->loss = result->dense + result->photo;
     const int width = 2 * a->head_dim + 2;
-    for (int h = 0; call.wants_gradient && h < a->heads; h++)
+    for (int h = 0; wants_gradient && h < a->heads; h++)
         for (int c = 0; c <= width; c++) {
-            const double g =
-                (double)gate->scale * (per_cell * call.sums[h].d_dense[c] + per_pair * call.sums[h].d_photo[c]);
+            double dense = 0, photo = 0;
+            for (int s = h * per_head; s < (h + 1) * per_head; s++) {
+                dense += sums[s].d_dense[c];
+                photo += sums[s].d_photo[c];
+            }
+            const double g = (double)gate->scale * (per_cell * dense + per_pair * photo);
             if (c < width && gradients->dw_gate)
                 gradients->dw_gate[(size_t)h * (size_t)width + (size_t)c] += DEA__REAL(g);
             if (c == width && gradients->dc_gate) gradients->dc_gate[h] += DEA__REAL(g);
@@ -2049,8 +4936,7 @@ DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, con
                 return DEA_ERR_ALIAS;
     if (dx) dea__gemm(0, 0, rows, in, out, 1, dy, out, w, in, 0, dx, in, threads);
     if (dw) dea__gemm(1, 0, out, in, rows, 1, dy, out, x, in, 1, dw, in, threads);
-    for (int i = 0; db && i < rows; i++)
-        for (int c = 0; c < out; c++) db[c] += dy[(size_t)i * (size_t)out + (size_t)c];
+    if (db) dea__select(DEA_ISA_AUTO).add_columns(dy, rows, out, db);
     return DEA_OK;
 }
 
@@ -2059,6 +4945,7 @@ typedef struct dea__norm_call {
     dea_real *y, *saved;
     int rows, width;
     double eps;
+    dea__isa_table isa;
 } dea__norm_call;
 
 enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
@@ -2073,20 +4960,12 @@ static void dea__norm_forward_chunk(void *context, int job, int worker) {
               end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        const dea_real *x = n->x + (size_t)i * (size_t)n->width;
-        dea_real *y = n->y + (size_t)i * (size_t)n->width;
-        double mean = 0, variance = 0;
-        for (int c = 0; c < n->width; c++) mean += (double)x[c];
-        mean /= n->width;
-        for (int c = 0; c < n->width; c++) variance += ((double)x[c] - mean) * ((double)x[c] - mean);
-        const double scale = 1 / sqrt(variance / n->width + n->eps);
-        for (int c = 0; c < n->width; c++) {
-            const double hat = ((double)x[c] - mean) * scale;
-            y[c] = DEA__REAL(hat * (n->gain ? (double)n->gain[c] : 1) + (n->bias ? (double)n->bias[c] : 0));
-        }
+        const size_t row = (size_t)i * (size_t)n->width;
+        dea_real mean, scale;
+        n->isa.norm_row(n->x + row, n->gain, n->bias, n->y + row, n->width, n->eps, &mean, &scale);
         if (n->saved) {
-            n->saved[i] = DEA__REAL(mean);
-            n->saved[n->rows + i] = DEA__REAL(scale);
+            n->saved[i] = mean;
+            n->saved[n->rows + i] = scale;
         }
     }
 }
@@ -2108,32 +4987,21 @@ DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gai
     call.x = x, call.gain = gain, call.bias = bias;
     call.y = y, call.saved = saved;
     call.rows = rows, call.width = width, call.eps = eps;
+    call.isa = dea__select(DEA_ISA_AUTO);
     dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_forward_chunk, &call);
     return DEA_OK;
 }
 
-/* forward: hat = (x - mean) scale, y = gain hat + bias.  g = gain o dy: dx = scale (g - mean g - hat mean(g o hat)) */
+/* forward: hat = (x - mean) scale, y = gain hat + bias */
 static void dea__norm_backward_chunk(void *context, int job, int worker) {
     const dea__norm_call *n = (const dea__norm_call *)context;
     const int begin = job * DEA__CHUNK_ROWS,
               end = n->rows - begin < DEA__CHUNK_ROWS ? n->rows : begin + DEA__CHUNK_ROWS;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        const dea_real *x = n->x + (size_t)i * (size_t)n->width, *dy = n->dy + (size_t)i * (size_t)n->width;
-        dea_real *dx = n->y + (size_t)i * (size_t)n->width;
-        const double mean = (double)n->saved[i], scale = (double)n->saved[n->rows + i];
-        double sum = 0, product = 0;
-        for (int c = 0; c < n->width; c++) {
-            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
-            sum += g;
-            product += g * ((double)x[c] - mean) * scale;
-        }
-        sum /= n->width;
-        product /= n->width;
-        for (int c = 0; c < n->width; c++) {
-            const double g = (double)dy[c] * (n->gain ? (double)n->gain[c] : 1);
-            dx[c] = DEA__REAL(scale * (g - sum - ((double)x[c] - mean) * scale * product));
-        }
+        const size_t row = (size_t)i * (size_t)n->width;
+        n->isa.norm_row_backward(n->x + row, n->gain, n->dy + row, n->y + row, n->width, n->saved[i],
+                                 n->saved[n->rows + i]);
     }
 }
 
@@ -2152,20 +5020,16 @@ DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *ga
         dea__partial_overlap(dbias, dy, w, count) || dea__partial_overlap(dgain, gain, w, w) ||
         dea__partial_overlap(dbias, gain, w, w))
         return DEA_ERR_ALIAS;
-    for (int i = 0; (dgain || dbias) && i < rows; i++) {
-        const double mean = (double)saved[i], scale = (double)saved[rows + i];
-        for (int c = 0; c < width; c++) {
-            const size_t at = (size_t)i * w + (size_t)c;
-            if (dgain) dgain[c] += DEA__REAL((double)dy[at] * ((double)x[at] - mean) * scale);
-            if (dbias) dbias[c] += dy[at];
-        }
-    }
+    const dea__isa_table isa = dea__select(DEA_ISA_AUTO);
+    if (dgain) isa.norm_columns(x, dy, saved, saved + rows, rows, width, dgain);
+    if (dbias) isa.add_columns(dy, rows, width, dbias);
     if (!dx) return DEA_OK;
     dea__norm_call call;
     memset(&call, 0, sizeof call);
     call.x = x, call.gain = gain, call.dy = dy;
     call.y = dx, call.saved = (dea_real *)(uintptr_t)saved;
     call.rows = rows, call.width = width;
+    call.isa = dea__select(DEA_ISA_AUTO);
     dea__for(threads, dea__chunks((size_t)rows, DEA__CHUNK_ROWS), dea__norm_backward_chunk, &call);
     return DEA_OK;
 }
@@ -2174,6 +5038,7 @@ typedef struct dea__elements {
     const dea_real *x, *dy;
     dea_real *y;
     size_t count;
+    dea__isa_table isa;
 } dea__elements;
 
 static size_t dea__chunk_end(size_t begin, size_t count) {
@@ -2184,28 +5049,21 @@ static void dea__gelu_forward_chunk(void *context, int job, int worker) {
     const dea__elements *e = (const dea__elements *)context;
     const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
     (void)worker;
-    for (size_t i = begin; i < end; i++) {
-        const double x = (double)e->x[i];
-        e->y[i] = DEA__REAL(0.5 * x * erfc(-x * 0.70710678118654752440)); /* erfc keeps the left tail exact */
-    }
+    e->isa.gelu(e->x + begin, e->y + begin, (dea__idx)(end - begin));
 }
 
-/* forward: y = x Phi(x).  dx = dy (Phi(x) + x phi(x)) */
+/* forward: y = x Phi(x) */
 static void dea__gelu_backward_chunk(void *context, int job, int worker) {
     const dea__elements *e = (const dea__elements *)context;
     const size_t begin = (size_t)job * DEA__CHUNK_ELEMENTS, end = dea__chunk_end(begin, e->count);
     (void)worker;
-    for (size_t i = begin; i < end; i++) {
-        const double x = (double)e->x[i];
-        const double slope = 0.5 * erfc(-x * 0.70710678118654752440) + x * exp(-0.5 * x * x) * 0.39894228040143267794;
-        e->y[i] = DEA__REAL((double)e->dy[i] * slope);
-    }
+    e->isa.gelu_slope(e->x + begin, e->dy + begin, e->y + begin, (dea__idx)(end - begin));
 }
 
 DEA_API dea_status dea_gelu_forward(const dea_real *x, dea_real *y, size_t count, const dea_threads *threads) {
     const dea_status status = dea__check_elementwise(x, y, count);
     if (status != DEA_OK) return status;
-    dea__elements call = {x, NULL, y, count};
+    dea__elements call = {x, NULL, y, count, dea__select(DEA_ISA_AUTO)};
     dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_forward_chunk, &call);
     return DEA_OK;
 }
@@ -2215,7 +5073,7 @@ DEA_API dea_status dea_gelu_backward(const dea_real *x, const dea_real *dy, dea_
     dea_status status = dea__check_elementwise(x, dx, count);
     if (status == DEA_OK) status = dea__check_elementwise(dy, dx, count);
     if (status != DEA_OK) return status;
-    dea__elements call = {x, dy, dx, count};
+    dea__elements call = {x, dy, dx, count, dea__select(DEA_ISA_AUTO)};
     dea__for(threads, dea__chunks(count, DEA__CHUNK_ELEMENTS), dea__gelu_backward_chunk, &call);
     return DEA_OK;
 }
@@ -4873,7 +7731,7 @@ static dea_status dea__isolation_run(dea__isolation_places *p, const dea_gate *g
 /* Names the first element in which gradients [from, to) of two runs differ in a bit. With `other` < 0: differ from zero. */
 static dea_status dea__isolation_compare(const dea__isolation_places *p, int run, int other, int from, int to,
                                          const char *what, dea_isolation *report) {
-    static const char *const names[DEA__GRADIENTS] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
+    static const char names[DEA__GRADIENTS][16] = {"dq", "dk", "dv", "dw_rel", "dtemperature", "dw_gate", "dc_gate"};
     for (int i = from; i < to; i++)
         for (size_t j = 0; j < p->size[i]; j++) {
             const dea_real together = p->run[run].data[i][j], apart = other < 0 ? 0 : p->run[other].data[i][j];
@@ -4947,4 +7805,5 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
     return (above - below) / ((double)up - (double)down); /* the step really taken */
 }
 
+#undef DEA__ONCE
 #endif /* DEA_IMPLEMENTATION */
