@@ -1012,13 +1012,13 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 
 typedef ptrdiff_t dea__idx;
 
-enum {
-    DEA__TILE = 128,       /* keys of one tile of a map */
-    DEA__BLOCK = 64,       /* queries of one block, at most */
-    DEA__CHUNK = 512,      /* streaming: keys that stay in the second cache, */
-    DEA__SPAN = 512,       /* and queries that pass by them */
-    DEA__PANEL_KEYS = 1024 /* up to here all keys of a block of queries are worked on at once, beyond they stream */
-};
+/* Typed, since C++ warns where an enumerator meets a size in one conditional. */
+#define DEA__TILE  ((dea__idx)128) /* keys of one tile of a map */
+#define DEA__BLOCK ((dea__idx)64)  /* queries of one block, at most */
+#define DEA__CHUNK ((dea__idx)512) /* streaming: keys that stay in the second cache, */
+#define DEA__SPAN  ((dea__idx)512) /* and queries that pass by them */
+#define DEA__PANEL_KEYS                                                                                                \
+    ((dea__idx)1024) /* up to here all keys of a block of queries are worked on at once; beyond they stream */
 
 /* c [rows][columns of one group] = (start) + op(a) b */
 enum { DEA__FROM_ZERO_, DEA__ADD_TO_C, DEA__FROM_ROW_SCALE, DEA__FROM_SCALED_COLUMN };
@@ -1493,7 +1493,7 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
         const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
         const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH;
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH;
             for (dea__idx p = 0; p < depth; p++) {
                 dea_real *row = panel + p * width;
                 if (transpose_b)
@@ -1751,11 +1751,10 @@ static size_t dea__span(const dea__view *view) {
     return span;
 }
 
-/* Whether two tensors with overlapping ranges truly share an element. Tensors that interleave, as in a fused [B,T,3,H,d],
- * have equal strides and do not; with different strides the answer is a cautious yes. */
-static int dea__collide(const dea__view *x, const dea__view *y) {
+/* Whether two strided tensors whose ranges overlap truly share an element. Tensors that interleave, as in a fused
+ * [B,T,3,H,d], have equal strides and do not; with different strides the answer is a cautious yes. */
+static int dea__rows_collide(const dea__view *x, const dea__view *y) {
     const uintptr_t x0 = (uintptr_t)x->data, y0 = (uintptr_t)y->data;
-    if (x0 + dea__span(x) * sizeof(dea_real) <= y0 || y0 + dea__span(y) * sizeof(dea_real) <= x0) return 0;
     const dea_strides s = x->strides;
     if (s.batch != y->strides.batch || s.head != y->strides.head || s.token != y->strides.token || s.token <= 0)
         return 1;
@@ -1776,37 +1775,46 @@ static int dea__collide(const dea__view *x, const dea__view *y) {
     return 0;
 }
 
-static dea__view dea__flat_view(const dea_real *data, size_t count) { /* any contiguous tensor, as one row a unit */
-    const dea_strides none = {0, 0, 0};
-    dea__view view = dea__view_of(data, none, 1, 1, 1, 1);
-    view.tokens = (int)(count > INT32_MAX ? INT32_MAX : count);
-    view.strides.token = (ptrdiff_t)(count > INT32_MAX ? (count - 1) / (INT32_MAX - 1) : 1);
-    return view;
-}
+/* The memory of one call's arguments, to be checked for sharing. Inputs may share with inputs. */
+typedef struct dea__extent {
+    uintptr_t begin, end; /* bytes */
+    int is_output, strided;
+    dea__view view; /* if strided */
+} dea__extent;
 
-/* Tensors of one call, to be checked for shared memory. Inputs may share with inputs. */
 typedef struct dea__tensors {
-    dea__view view[40];
-    int is_output[40];
+    dea__extent of[40];
     int count;
 } dea__tensors;
 
-static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
-    if (!view.data) return;
-    tensors->view[tensors->count] = view;
-    tensors->is_output[tensors->count++] = is_output;
+static dea__extent *dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
+    dea__extent *extent = &tensors->of[tensors->count];
+    if (!data) return NULL;
+    memset(extent, 0, sizeof *extent);
+    extent->begin = (uintptr_t)data;
+    extent->end = extent->begin + bytes;
+    extent->is_output = is_output;
+    tensors->count++;
+    return extent;
 }
 
-static void dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
-    if (!data) return;
-    dea__add_view(tensors, dea__flat_view((const dea_real *)data, (bytes + sizeof(dea_real) - 1) / sizeof(dea_real)),
-                  is_output);
+static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
+    dea__extent *extent = dea__add_flat(tensors, view.data, dea__span(&view) * sizeof(dea_real), is_output);
+    if (!extent) return;
+    extent->strided = 1;
+    extent->view = view;
+}
+
+static int dea__collide(const dea__extent *x, const dea__extent *y) {
+    if (x->end <= y->begin || y->end <= x->begin) return 0;
+    return !x->strided || !y->strided || dea__rows_collide(&x->view, &y->view);
 }
 
 static dea_status dea__check_alias(const dea__tensors *tensors) {
     for (int i = 0; i < tensors->count; i++)
         for (int j = 0; j < i; j++)
-            if ((tensors->is_output[i] || tensors->is_output[j]) && dea__collide(&tensors->view[i], &tensors->view[j]))
+            if ((tensors->of[i].is_output || tensors->of[j].is_output) &&
+                dea__collide(&tensors->of[i], &tensors->of[j]))
                 return DEA_ERR_ALIAS;
     return DEA_OK;
 }
@@ -2415,7 +2423,7 @@ typedef struct dea__buffers {
     /* streaming: covariance of the keys with themselves and with their norms; corrections */
     dea_real *cov, *cov_norm, *square, *qc, *m0, *m1, *a0, *a1, *b1, *row_sum, *rest;
     double *wide;
-    dea_real var_norm;
+    dea_real var_norm, trace;
     /* gate */
     dea_real *column_dense, *column_photo;
     int *list;
@@ -2527,6 +2535,9 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__layout             DEA__FN(dea__layout)
 #define dea__block_rows         DEA__FN(dea__block_rows)
 #define dea__forward_panel      DEA__FN(dea__forward_panel)
+#define dea__forward_block      DEA__FN(dea__forward_block)
+#define dea__backward_block     DEA__FN(dea__backward_block)
+#define dea__steep              DEA__FN(dea__steep)
 #define dea__forward_stream     DEA__FN(dea__forward_stream)
 #define dea__backward_panel     DEA__FN(dea__backward_panel)
 #define dea__backward_stream    DEA__FN(dea__backward_stream)
@@ -3151,8 +3162,8 @@ DEA__INLINE void dea__finish_row(dea_real *o, const dea_real *row, dea_real fact
 static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx keys, char *base, dea__buffers *m) {
     dea__arena arena = {base, 0, 0};
     const dea__idx d = a->head_dim, dp = dea__round_up(d, DEA__PAD), np = dea__round_up(keys, DEA__PAD);
-    const dea__idx block = stream ? DEA__BLOCK : dea__block_rows(np, pass == DEA__BACKWARD ? 4 : 2);
-    const dea__idx tiles = stream ? 1 : (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
+    const dea__idx block = dea__block_rows(np, pass == DEA__BACKWARD ? 4 : 2);
+    const dea__idx tiles = (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
     const dea__idx queries = stream ? DEA__SPAN : block, backward = pass == DEA__BACKWARD, gate = pass == DEA__GATE;
     const dea__idx full = DEA__BLOCK;
     m->d = d;
@@ -3193,7 +3204,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     m->x = dea__take_reals(&arena, (size_t)(backward ? 2 * map : map));
     m->y = dea__take_reals(&arena, (size_t)(backward ? 0 : map));
     m->dmap = dea__take_reals(&arena, (size_t)(backward ? 2 * map : 0));
-    m->p = dea__take_reals(&arena, (size_t)(backward ? block * DEA__TILE : 0));
+    m->p = dea__take_reals(&arena, (size_t)(backward ? DEA__BLOCK * DEA__TILE : 0));
     m->label = dea__take_reals(&arena, (size_t)(a->labels || a->label_blocks ? full * DEA__TILE : 0));
     const dea__idx square = stream ? dp * dp : 0, vector = stream ? dp : 0;
     m->cov = dea__take_reals(&arena, (size_t)(square));
@@ -3216,75 +3227,75 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
 /* ---- forward */
 
 /* All keys of a block of queries at once: energies with their variances, then the weights and o tile by tile. */
-static void dea__forward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__buffers *m) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE;
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d,
                    kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
     dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
-    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block) {
-        const dea__idx count = m->queries - i0 < m->block ? m->queries - i0 : m->block,
-                       rows = dea__round_up(count, DEA__PAD);
-        dea__load_block(f, b, h, NULL, i0, count, rows, m, m->qu);
-        for (dea__idx r = 0; r < rows; r++) {
-            m->scale0[r] = root;
-            m->scale1[r] = twice;
-            m->ones[r] = 1;
+    const dea__idx rows = dea__round_up(count, DEA__PAD);
+    dea__load_block(f, b, h, NULL, i0, count, rows, m, m->qu);
+    for (dea__idx r = 0; r < rows; r++) {
+        m->scale0[r] = root;
+        m->scale1[r] = twice;
+        m->ones[r] = 1;
+    }
+    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
+    const dea__idx end = m->reach[rows - 1];
+    memset(m->sums, 0, sizeof(dea_real) * (size_t)(2 * rows * DEA__LANES));
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones,
+                      a->causal ? NULL : m->sums);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+        dea__row_sums(m->sums + r * DEA__LANES, m->scale0 + r);
+        dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
+    }
+    for (dea__idx r = 0; r < rows; r++) {
+        if (a->causal) {
+            m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
+            m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
         }
-        dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
-        const dea__idx end = m->reach[rows - 1];
-        memset(m->sums, 0, sizeof(dea_real) * (size_t)(2 * rows * DEA__LANES));
-        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones,
-                          a->causal ? NULL : m->sums);
-        }
-        for (dea__idx r = 0; r < rows; r += DEA__LANES) {
-            dea__row_sums(m->sums + r * DEA__LANES, m->scale0 + r);
-            dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
-        }
-        for (dea__idx r = 0; r < rows; r++) {
-            if (a->causal) {
-                m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
-                m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
-            }
-            const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n),
-                           sigma1 = DEA__SQRT(m->scale1[r] / n);
-            const dea_real s0 = unit / (sigma0 + (dea_real)DEA_SIGMA_EPS),
-                           s1 = unit / (sigma1 + (dea_real)DEA_SIGMA_EPS);
-            dea__row *row = m->rows + r;
-            row->s0 = m->temperature * s0;
-            row->s1 = m->temperature * s1;
-            row->w0 = -m->gate0 * s0;
-            row->w1 = -m->gate1 * s1;
-            row->gate = m->gates[r];
-            row->shift = m->with_max ? -DEA__REAL_MAX : 0;
-            m->scale0[r] = m->poison + 0 * (sigma0 + sigma1 + row->gate);
-            if (saved && r < count) {
-                saved[i0 + r] = sigma0;
-                saved[queries + i0 + r] = sigma1;
-            }
-        }
-        memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
-        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            dea__weigh_tile(f, b, i0, count, rows, j0, keys, partial, m, m->x + at, m->y + at, m->sums, m->rows, m->ob);
-            dea__rows_by_tile(j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_, m, j0, keys, rows, partial ? m->reach : NULL,
-                              m->x + at, m->values + j0 * m->values_row, m->values_row, m->ob);
-        }
-        for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
-        for (dea__idx r = 0; r < count; r++) {
-            const dea_real sum = m->rows[r].bad ? DEA__NAN : m->scale1[r] + m->scale0[r];
-            dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp, kept / sum,
-                            d);
-            if (saved) {
-                saved[2 * queries + i0 + r] = m->rows[r].shift;
-                saved[3 * queries + i0 + r] = sum;
-            }
+        const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n),
+                       sigma1 = DEA__SQRT(m->scale1[r] / n);
+        const dea_real s0 = unit / (sigma0 + (dea_real)DEA_SIGMA_EPS), s1 = unit / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+        dea__row *row = m->rows + r;
+        row->s0 = m->temperature * s0;
+        row->s1 = m->temperature * s1;
+        row->w0 = -m->gate0 * s0;
+        row->w1 = -m->gate1 * s1;
+        row->gate = m->gates[r];
+        row->shift = m->with_max ? -DEA__REAL_MAX : 0;
+        m->scale0[r] = m->poison + 0 * (sigma0 + sigma1 + row->gate);
+        if (saved && r < count) {
+            saved[i0 + r] = sigma0;
+            saved[queries + i0 + r] = sigma1;
         }
     }
+    memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        dea__weigh_tile(f, b, i0, count, rows, j0, keys, partial, m, m->x + at, m->y + at, m->sums, m->rows, m->ob);
+        dea__rows_by_tile(j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_, m, j0, keys, rows, partial ? m->reach : NULL, m->x + at,
+                          m->values + j0 * m->values_row, m->values_row, m->ob);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
+    for (dea__idx r = 0; r < count; r++) {
+        const dea_real sum = m->rows[r].bad ? DEA__NAN : m->scale1[r] + m->scale0[r];
+        dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp, kept / sum, d);
+        if (saved) {
+            saved[2 * queries + i0 + r] = m->rows[r].shift;
+            saved[3 * queries + i0 + r] = sum;
+        }
+    }
+}
+
+static void dea__forward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block)
+        dea__forward_block(f, b, h, i0, m->queries - i0 < m->block ? m->queries - i0 : m->block, m);
 }
 
 /* cov = mean k k^T, cov_norm = mean norm k, var_norm = mean norm^2 over centred keys, summed in double. */
@@ -3306,6 +3317,22 @@ static void dea__covariance(dea__buffers *m) {
     }
     for (dea__idx c = 0; c < dp; c++) m->cov_norm[c] = (dea_real)(m->wide[c] / (double)m->n);
     m->var_norm = (dea_real)(squares / (double)m->n);
+    m->trace = 0;
+    for (dea__idx c = 0; c < dp; c++) m->trace += m->cov[c * dp + c];
+}
+
+/* Whether a variance that came (or would come) from the covariance has lost its digits: q' C q' far below |q'|^2 trace C, as
+ * when a query stands across a few far keys. Such blocks do not stream. `scale` is what turns E1 into the units of u. */
+static int dea__steep(const dea__buffers *m, const dea_real *q, const dea_real *u, dea_real var0, dea_real var1,
+                      dea_real scale) {
+    dea__vec qq = dea__splat(0), uu = dea__splat(0);
+    for (dea__idx c = 0; c < m->dp; c += DEA__LANES) {
+        qq += dea__load(q + c) * dea__load(q + c);
+        uu += dea__load(u + c) * dea__load(u + c);
+    }
+    const dea_real least = (dea_real)0.1 / (dea_real)m->d; /* a tenth of what keys without a direction would give */
+    return var0 < least * dea__lane_sum(qq) * m->trace ||
+           var1 < least * (dea__lane_sum(uu) * m->trace + scale * scale * m->var_norm);
 }
 
 /* Keys stream: DEA__CHUNK of them stay in the second cache while DEA__SPAN queries pass by, a block at a time. The variances
@@ -3322,6 +3349,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
     dea__covariance(m);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
+        int steep[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
             dea_real *qu = m->qu + 2 * at * dp, *u = qu + rows * dp;
@@ -3346,6 +3374,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 dea_real var0 = dea__lane_sum(qcq), var1 = dea__lane_sum(ucu) + 2 * dea__lane_sum(uc) + m->var_norm;
                 if (var0 < 0) var0 = 0;
                 if (var1 < 0) var1 = 0;
+                steep[at / DEA__BLOCK] |= r < count && dea__steep(m, qu + r * dp, u + r * dp, var0, var1, 1);
                 const dea_real sigma0 = DEA__SQRT(var0), sigma1 = DEA__SQRT(var1);
                 const dea_real s0 = unit * m->temperature / (sigma0 + (dea_real)DEA_SIGMA_EPS),
                                s1 = unit * m->temperature / (sigma1 + (dea_real)DEA_SIGMA_EPS);
@@ -3373,6 +3402,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
             for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
                 const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
                                at = i0 - span;
+                if (steep[at / DEA__BLOCK]) continue;
                 dea_real *ob = m->ob + at * dp;
                 memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
                 if (m->with_max)
@@ -3393,6 +3423,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
             }
         }
         for (dea__idx i = span; i < stop; i++) {
+            if (steep[(i - span) / DEA__BLOCK]) continue;
             const dea_real sum = m->row_sum[i - span] + m->minus_delta[i - span];
             dea__finish_row(f->out + b * f->o.batch + h * f->o.head + i * f->o.token, m->ob + (i - span) * dp,
                             kept / sum, d);
@@ -3401,6 +3432,9 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 saved[3 * queries + i] = sum;
             }
         }
+        for (dea__idx i0 = span; i0 < stop; i0 += m->block)
+            if (steep[(i0 - span) / DEA__BLOCK])
+                dea__forward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
     }
 }
 
@@ -3457,119 +3491,120 @@ static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea
     return shifted;
 }
 
-static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__buffers *m) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE;
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
     const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature;
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
-    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block) {
-        const dea__idx count = m->queries - i0 < m->block ? m->queries - i0 : m->block,
-                       rows = dea__round_up(count, DEA__PAD);
-        const int shifted =
-            dea__backward_rows(f, b, h, i0, count, rows, m, m->qu, m->go, m->rows, m->ones, m->minus_delta);
-        const dea__idx end = m->reach[rows - 1];
-        if (a->causal) {
-            for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-                const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
-                dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
-                dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, x,
-                              x + rows * DEA__TILE, m->ones, NULL);
-            }
-            for (dea__idx r = 0; r < rows; r++) {
-                dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
-                dea__centre_row(m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp);
-            }
-        }
-        memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
+    const dea__idx rows = dea__round_up(count, DEA__PAD);
+    const int shifted = dea__backward_rows(f, b, h, i0, count, rows, m, m->qu, m->go, m->rows, m->ones, m->minus_delta);
+    const dea__idx end = m->reach[rows - 1];
+    if (a->causal) {
         for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            const dea__idx *reach = partial ? m->reach : NULL;
-            if (!a->causal)
-                dea__energies(m, j0, keys, rows, NULL, m->qu, m->x + at, m->x + at + rows * DEA__TILE, m->ones, NULL);
-            dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
-            dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
-                                    NULL, m->rows, m->sums);
-            dea__keys_by_tile(1, m, j0, keys, rows, reach, m->p, m->go, m->dv + j0 * dp);
-        }
-        dea_real mean0[DEA__BLOCK], mean1[DEA__BLOCK], c0[DEA__BLOCK], c1[DEA__BLOCK];
-        for (dea__idx r = 0; r < rows; r += DEA__LANES) {
-            const dea_real *s = m->sums + r * DEA__LANES;
-            const dea__idx plane = DEA__BLOCK * DEA__LANES;
-            dea__row_sums(s, mean0 + r);
-            dea__row_sums(s + plane, mean1 + r);
-            dea__row_sums(s + 2 * plane, c0 + r);
-            dea__row_sums(s + 3 * plane, c1 + r);
+            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
+            dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
+            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, x, x + rows * DEA__TILE,
+                          m->ones, NULL);
         }
         for (dea__idx r = 0; r < rows; r++) {
-            const double inverse = 1 / (double)m->sees[r];
-            const int used = r < count && !m->rows[r].bad;
-            const dea_real sigma0 = used ? saved[i0 + r] : 0, sigma1 = used ? saved[queries + i0 + r] : 0;
-            m->dt += ((double)c0[r] + (double)c1[r]) / unit;
-            mean0[r] *= (dea_real)inverse;
-            mean1[r] *= (dea_real)inverse;
-            /* mean(dEt o Et) s/sigma; s/sigma as 1 + eps/sigma, which does not cancel */
-            c0[r] = sigma0 == 0
-                        ? 0
-                        : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
-            c1[r] = sigma1 == 0
-                        ? 0
-                        : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
-            if (m->sees[r] == 2) { /* nothing but the share of 1e-5 is left; rounding would drown the difference */
-                const dea_real left0 = (dea_real)DEA_SIGMA_EPS / (sigma0 + (dea_real)DEA_SIGMA_EPS),
-                               left1 = (dea_real)DEA_SIGMA_EPS / (sigma1 + (dea_real)DEA_SIGMA_EPS);
-                for (int j = 0; j < 2; j++) {
-                    m->dmap[r * DEA__TILE + j] *= left0;
-                    m->dmap[(rows + r) * DEA__TILE + j] *= left1;
-                }
-                mean0[r] *= left0;
-                mean1[r] *= left1;
-                c0[r] = c1[r] = 0;
-            }
+            dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
+            dea__centre_row(m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp);
         }
-        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            const dea__idx *reach = partial ? m->reach : NULL;
-            dea_real *x = m->x + at, *y = x + rows * DEA__TILE, *g0 = m->dmap + at, *g1 = g0 + rows * DEA__TILE;
-            for (dea__idx r = 0; r < rows; r++) {
-                const dea__idx e = r * DEA__TILE, seen = m->sees[r] - j0;
-                const dea__idx n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
-                if (n > 0)
-                    dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
-                                 m->rows[r].s1,
-                                 partial ? m->ramp + DEA__TILE -
-                                               (seen < 0      ? 0
-                                                : seen < keys ? seen
-                                                              : keys)
-                                         : NULL);
-            }
-            const int start = j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_;
-            if (partial) {
-                dea__rows_by_tile(start, m, j0, keys, rows, reach, x, m->kc + j0 * dp, dp, m->dqu);
-                dea__rows_by_tile(start, m, j0, keys, rows, reach, y, m->kc + j0 * dp, dp, m->dqu + rows * dp);
-            } else {
-                dea__rows_by_tile(start, m, j0, keys, 2 * rows, NULL, x, m->kc + j0 * dp, dp, m->dqu);
-            }
-            dea__keys_by_tile(2, m, j0, keys, rows, reach, x, m->qu, m->dk + j0 * dp);
-        }
-        dea_real *du = m->dqu + rows * dp;
-        for (dea__idx r = 0; r < rows; r++) {
-            const dea__vec f0 = dea__splat(root * m->rows[r].s0), f1 = dea__splat(twice * m->rows[r].s1);
-            for (dea__idx c = 0; c < dp; c += DEA__LANES) {
-                dea__store(m->dqu + r * dp + c, dea__load(m->dqu + r * dp + c) * f0);
-                dea__store(du + r * dp + c, dea__load(du + r * dp + c) * f1);
-            }
-        }
-        if (f->gradients.dq) {
-            dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, m->dqu, dp);
-            for (dea__idx r = 0; r < count; r++)
-                dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token,
-                                m->dqu + r * dp, m->rows[r].bad ? DEA__NAN : 1, d);
-        }
-        if (f->gradients.dw_rel) dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
     }
+    memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        const dea__idx *reach = partial ? m->reach : NULL;
+        if (!a->causal)
+            dea__energies(m, j0, keys, rows, NULL, m->qu, m->x + at, m->x + at + rows * DEA__TILE, m->ones, NULL);
+        dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
+        dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
+                                NULL, m->rows, m->sums);
+        dea__keys_by_tile(1, m, j0, keys, rows, reach, m->p, m->go, m->dv + j0 * dp);
+    }
+    dea_real mean0[DEA__BLOCK], mean1[DEA__BLOCK], c0[DEA__BLOCK], c1[DEA__BLOCK];
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+        const dea_real *s = m->sums + r * DEA__LANES;
+        const dea__idx plane = DEA__BLOCK * DEA__LANES;
+        dea__row_sums(s, mean0 + r);
+        dea__row_sums(s + plane, mean1 + r);
+        dea__row_sums(s + 2 * plane, c0 + r);
+        dea__row_sums(s + 3 * plane, c1 + r);
+    }
+    for (dea__idx r = 0; r < rows; r++) {
+        const double inverse = 1 / (double)m->sees[r];
+        const int used = r < count && !m->rows[r].bad;
+        const dea_real sigma0 = used ? saved[i0 + r] : 0, sigma1 = used ? saved[queries + i0 + r] : 0;
+        m->dt += ((double)c0[r] + (double)c1[r]) / unit;
+        mean0[r] *= (dea_real)inverse;
+        mean1[r] *= (dea_real)inverse;
+        /* mean(dEt o Et) s/sigma; s/sigma as 1 + eps/sigma, which does not cancel */
+        c0[r] = sigma0 == 0
+                    ? 0
+                    : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
+        c1[r] = sigma1 == 0
+                    ? 0
+                    : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
+        if (m->sees[r] == 2) { /* nothing but the share of 1e-5 is left; rounding would drown the difference */
+            const dea_real left0 = (dea_real)DEA_SIGMA_EPS / (sigma0 + (dea_real)DEA_SIGMA_EPS),
+                           left1 = (dea_real)DEA_SIGMA_EPS / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+            for (int j = 0; j < 2; j++) {
+                m->dmap[r * DEA__TILE + j] *= left0;
+                m->dmap[(rows + r) * DEA__TILE + j] *= left1;
+            }
+            mean0[r] *= left0;
+            mean1[r] *= left1;
+            c0[r] = c1[r] = 0;
+        }
+    }
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        const dea__idx *reach = partial ? m->reach : NULL;
+        dea_real *x = m->x + at, *y = x + rows * DEA__TILE, *g0 = m->dmap + at, *g1 = g0 + rows * DEA__TILE;
+        for (dea__idx r = 0; r < rows; r++) {
+            const dea__idx e = r * DEA__TILE, seen = m->sees[r] - j0;
+            const dea__idx n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
+            if (n > 0)
+                dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
+                             m->rows[r].s1,
+                             partial ? m->ramp + DEA__TILE -
+                                           (seen < 0      ? 0
+                                            : seen < keys ? seen
+                                                          : keys)
+                                     : NULL);
+        }
+        const int start = j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_;
+        if (partial) {
+            dea__rows_by_tile(start, m, j0, keys, rows, reach, x, m->kc + j0 * dp, dp, m->dqu);
+            dea__rows_by_tile(start, m, j0, keys, rows, reach, y, m->kc + j0 * dp, dp, m->dqu + rows * dp);
+        } else {
+            dea__rows_by_tile(start, m, j0, keys, 2 * rows, NULL, x, m->kc + j0 * dp, dp, m->dqu);
+        }
+        dea__keys_by_tile(2, m, j0, keys, rows, reach, x, m->qu, m->dk + j0 * dp);
+    }
+    dea_real *du = m->dqu + rows * dp;
+    for (dea__idx r = 0; r < rows; r++) {
+        const dea__vec f0 = dea__splat(root * m->rows[r].s0), f1 = dea__splat(twice * m->rows[r].s1);
+        for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+            dea__store(m->dqu + r * dp + c, dea__load(m->dqu + r * dp + c) * f0);
+            dea__store(du + r * dp + c, dea__load(du + r * dp + c) * f1);
+        }
+    }
+    if (f->gradients.dq) {
+        dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, m->dqu, dp);
+        for (dea__idx r = 0; r < count; r++)
+            dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token, m->dqu + r * dp,
+                            m->rows[r].bad ? DEA__NAN : 1, d);
+    }
+    if (f->gradients.dw_rel) dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
+}
+
+static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block)
+        dea__backward_block(f, b, h, i0, m->queries - i0 < m->block ? m->queries - i0 : m->block, m);
 }
 
 /* As forward_stream. One pass over the keys; what the row means (known only after it) take away is of low rank, and is taken
@@ -3592,11 +3627,17 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
     memset(m->b1, 0, sizeof(dea_real) * (size_t)dp);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
-        int shifted = 0;
+        int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
             shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, m->qu + 2 * at * dp, m->go + at * dp,
                                           m->rows + at, m->ones + at, m->minus_delta + at);
+            for (dea__idx r = 0; r < count; r++) {
+                const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT,
+                               s1 = saved[queries + i0 + r] * m->ones[at + r];
+                const dea_real *q = m->qu + (2 * at + r) * dp;
+                steep[at / DEA__BLOCK] |= dea__steep(m, q, q + DEA__BLOCK * dp, s0 * s0, s1 * s1, m->ones[at + r]);
+            }
         }
         memset(m->dqu, 0, sizeof(dea_real) * (size_t)(2 * DEA__SPAN * dp));
         memset(m->row_sum, 0, sizeof(dea_real) * 4 * DEA__SPAN);
@@ -3606,6 +3647,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
                                at = i0 - span;
                 const dea_real *qu = m->qu + 2 * at * dp, *go = m->go + at * dp;
+                if (steep[at / DEA__BLOCK]) continue;
                 memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
                 for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
                     const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
@@ -3629,6 +3671,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
             dea_real *dq = m->dqu + 2 * at * dp, *du = dq + rows * dp;
+            if (steep[at / DEA__BLOCK]) continue;
             dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, m->qu + 2 * at * dp, dp, m->cov, dp, m->qc, dp);
             memset(m->rest, 0, sizeof(dea_real) * (size_t)(2 * rows * dp));
             for (dea__idx r = 0; r < count; r++) {
@@ -3679,6 +3722,9 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
             }
         }
+        for (dea__idx i0 = span; i0 < stop; i0 += m->block)
+            if (steep[(i0 - span) / DEA__BLOCK])
+                dea__backward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
     }
     for (dea__idx e = 0; e < dp * dp; e += DEA__LANES)
         dea__store(m->m0 + e, dea__splat(0) - (dea__load(m->m0 + e) + dea__load(m->m1 + e)));

@@ -31,7 +31,7 @@ static void literal_step(const dea_adamw *o, arena *a, int step, double factor) 
         for (size_t j = 0; j < a->tensors[i].count; ++j)
             norm[a->tensors[i].group] += pow(a->grads[a->tensors[i].offset + j], 2);
     for (int i = 0; i < 4; ++i) {
-        int g = a->tensors[i].group;
+        dea_group g = a->tensors[i].group;
         double total = sqrt(norm[g]), clip = o->clip[g] > 0 && total > o->clip[g] ? o->clip[g] / total : 1;
         double lr = o->lr[g] * a->tensors[i].lr_scale * factor;
         for (size_t j = a->tensors[i].offset; j < a->tensors[i].offset + a->tensors[i].count; ++j) {
