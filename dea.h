@@ -1097,6 +1097,7 @@ typedef struct dea__product {
 #define dea__multiply          DEA__FN(dea__multiply)
 #define dea__product_of        DEA__FN(dea__product_of)
 #define dea__packed_gemm       DEA__FN(dea__packed_gemm)
+#define dea__pack_panel        DEA__FN(dea__pack_panel)
 #define dea__pad_rows          DEA__FN(dea__pad_rows)
 #define dea__interleave        DEA__FN(dea__interleave)
 #define dea__transpose_square  DEA__FN(dea__transpose_square)
@@ -1476,55 +1477,72 @@ static void dea__transpose_square(dea__idx n, const dea_real *in, dea_real *out)
 
 /* ---- general product */
 
+/* out [depth][width] = alpha op(b), `depth` terms from k0 on and `columns` columns from j0 on; the rest of the width is 0. */
+static void dea__pack_panel(int transpose_b, const dea_real *b, dea__idx ldb, dea_real alpha, dea__idx k0, dea__idx depth,
+                            dea__idx j0, dea__idx columns, dea__idx width, dea_real *out) {
+    const dea_real *from = transpose_b ? b + j0 * ldb + k0 : b + k0 * ldb + j0;
+    if (columns == width && depth % DEA__LANES == 0) {
+        for (dea__idx j = 0; transpose_b && j < width; j += DEA__LANES)
+            for (dea__idx p = 0; p < depth; p += DEA__LANES)
+                dea__transpose(from + j * ldb + p, ldb, out + p * width + j, width);
+        if (transpose_b && alpha == 1) return;
+        for (dea__idx p = 0; p < depth; p++)
+            for (dea__idx j = 0; j < width; j += DEA__LANES)
+                dea__store(out + p * width + j,
+                           dea__splat(alpha) * dea__load(transpose_b ? out + p * width + j : from + p * ldb + j));
+        return;
+    }
+    for (dea__idx p = 0; p < depth; p++, out += width) {
+        for (dea__idx j = 0; j < columns; j++) out[j] = alpha * (transpose_b ? from[j * ldb + p] : from[p * ldb + j]);
+        for (dea__idx j = columns; j < width; j++) out[j] = 0;
+    }
+}
+
 /* c [m,n] = alpha op(a) op(b) + beta c, row-major, op by transpose_a and transpose_b as in BLAS. beta = 0 does not read c.
  * b is packed a panel of 3 vectors by DEPTH terms at a time, in a buffer on the stack (at most 24 KiB of it, and as much
- * for edges); a is read in place. Each element is one sum in order of k whatever the panel. */
+ * for edges); a is read in place. Where a does not fit the second cache, columns go in chunks whose part of c does, and a
+ * passes once a chunk. Each element is one sum in order of k whatever the panel. */
 static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha,
                              const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta,
                              dea_real *c, dea__idx ldc) {
-    enum { WIDTH = 3 * DEA__LANES, DEPTH = 128 };
+    enum { WIDTH = 3 * DEA__LANES, DEPTH = 128, CACHED = 1 << 17 };
     dea_real panel[DEPTH * WIDTH], edge_a[DEPTH * DEA__ROWS], edge_c[DEA__ROWS * WIDTH];
-    if (beta != 1 || k == 0 || alpha == 0)
-        for (dea__idx i = 0; i < m; i++)
-            for (dea__idx j = 0; j < n; j++) c[i * ldc + j] = beta == 0 ? 0 : c[i * ldc + j] * beta;
+    const dea__idx chunk = m * k > 2 * CACHED && m < CACHED / WIDTH ? CACHED / m / WIDTH * WIDTH : WIDTH;
+    for (dea__idx i = 0; beta == 0 && i < m; i++) memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+    for (dea__idx i = 0; beta != 0 && beta != 1 && i < m; i++)
+        for (dea__idx j = 0; j < n; j++) c[i * ldc + j] *= beta;
     if (alpha == 0) return;
-    for (dea__idx j0 = 0; j0 < n;) {
-        const dea__idx left = n - j0;
-        const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
-        const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
+    for (dea__idx first = 0; first < n; first += chunk)
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH;
-            for (dea__idx p = 0; p < depth; p++) {
-                dea_real *row = panel + p * width;
-                if (transpose_b)
-                    for (dea__idx j = 0; j < columns; j++) row[j] = alpha * b[(j0 + j) * ldb + k0 + p];
-                else
-                    for (dea__idx j = 0; j < columns; j++) row[j] = alpha * b[(k0 + p) * ldb + j0 + j];
-                for (dea__idx j = columns; j < width; j++) row[j] = 0;
-            }
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH, end = n - first < chunk ? n : first + chunk;
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
-            dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0, lda, panel, width, c + j0, ldc, NULL, NULL, NULL};
-            const dea__idx whole = columns == width ? m - m % DEA__ROWS : 0;
-            if (whole) dea__multiply(wide, whole, &p);
-            for (dea__idx i0 = whole; i0 < m; i0 += DEA__ROWS) {
-                const dea__idx rows = m - i0 < DEA__ROWS ? m - i0 : DEA__ROWS;
-                for (dea__idx r = 0; r < DEA__ROWS; r++)
-                    for (dea__idx q = 0; q < depth; q++)
-                        edge_a[r * DEPTH + q] = r >= rows     ? 0
-                                                : transpose_a ? a0[q * lda + i0 + r]
-                                                              : a0[(i0 + r) * lda + q];
-                for (dea__idx r = 0; r < DEA__ROWS; r++)
-                    for (dea__idx j = 0; j < width; j++)
-                        edge_c[r * width + j] = r < rows && j < columns ? c[(i0 + r) * ldc + j0 + j] : 0;
-                dea__product e = {0,     DEA__ADD_TO_C, depth, edge_a, DEPTH, panel,
-                                  width, edge_c,        width, NULL,   NULL,  NULL};
-                dea__multiply(wide, DEA__ROWS, &e);
-                for (dea__idx r = 0; r < rows; r++)
-                    for (dea__idx j = 0; j < columns; j++) c[(i0 + r) * ldc + j0 + j] = edge_c[r * width + j];
+            for (dea__idx j0 = first; j0 < end;) {
+                const dea__idx left = end - j0;
+                const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
+                const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
+                dea__pack_panel(transpose_b, b, ldb, alpha, k0, depth, j0, columns, width, panel);
+                dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0, lda, panel, width, c + j0, ldc, NULL, NULL, NULL};
+                const dea__idx whole = columns == width ? m - m % DEA__ROWS : 0;
+                if (whole) dea__multiply(wide, whole, &p);
+                for (dea__idx i0 = whole; i0 < m; i0 += DEA__ROWS) {
+                    const dea__idx rows = m - i0 < DEA__ROWS ? m - i0 : DEA__ROWS;
+                    for (dea__idx r = 0; r < DEA__ROWS; r++)
+                        for (dea__idx q = 0; q < depth; q++)
+                            edge_a[r * DEPTH + q] = r >= rows     ? 0
+                                                    : transpose_a ? a0[q * lda + i0 + r]
+                                                                  : a0[(i0 + r) * lda + q];
+                    for (dea__idx r = 0; r < DEA__ROWS; r++)
+                        for (dea__idx j = 0; j < width; j++)
+                            edge_c[r * width + j] = r < rows && j < columns ? c[(i0 + r) * ldc + j0 + j] : 0;
+                    dea__product e = {0,     DEA__ADD_TO_C, depth, edge_a, DEPTH, panel,
+                                      width, edge_c,        width, NULL,   NULL,  NULL};
+                    dea__multiply(wide, DEA__ROWS, &e);
+                    for (dea__idx r = 0; r < rows; r++)
+                        for (dea__idx j = 0; j < columns; j++) c[(i0 + r) * ldc + j0 + j] = edge_c[r * width + j];
+                }
+                j0 += width;
             }
         }
-        j0 += width;
-    }
 }
 
 /* ---- element-wise passes of the parts, any length n */
