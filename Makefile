@@ -29,7 +29,7 @@ ifeq ($(findstring -j,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
 endif
 
-all: $(BUILD)/paris $(PROGRAMS) ## build the library object and every program
+all: $(BUILD)/paris $(PROGRAMS) $(BUILD)/meta-tiny ## build the library object and every program
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -68,12 +68,15 @@ $(BUILD)/paris: $(BUILD)/examples/paris.o
 $(PROGRAMS): $(BUILD)/%: $(BUILD)/examples/%/main.o $(BUILD)/libexamples.a
 	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
 
+$(BUILD)/meta-tiny: $(BUILD)/examples/meta/tiny/main.o $(BUILD)/libexamples.a
+	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+
 $(TESTS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libexamples.a
 	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
 # `make deps run` and `make deps test` install first, also with -j.
 ifneq ($(filter deps,$(MAKECMDGOALS)),)
-$(LIBOBJ) $(BUILD)/examples/paris.o $(MAINS:%.c=$(BUILD)/%.o) $(TESTS:%=%.o): | deps
+$(LIBOBJ) $(BUILD)/examples/paris.o $(BUILD)/examples/meta/tiny/main.o $(MAINS:%.c=$(BUILD)/%.o) $(TESTS:%=%.o): | deps
 endif
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
@@ -116,8 +119,9 @@ GOLDEN_FLAGS = $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_REAL=$* -DGOLDEN_CHECK=golden
 
 golden: $(BUILD)/golden ## compare with the golden values of GOLDEN=DIR (tests/golden)
 	$(BUILD)/golden "$(GOLDEN)"
+	if [ -d "$(GOLDEN)/meta" ]; then $(BUILD)/golden "$(GOLDEN)/meta"; fi
 
-$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h dea.h
+$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h tests/golden_meta.h $(wildcard examples/meta/*.[ch]) dea.h
 	@mkdir -p $(@D)
 	$(CC) $(GOLDEN_FLAGS) -c $< -o $@
 
