@@ -384,6 +384,19 @@ static inline int path_built(dea_path path) {
     return status == DEA_OK;
 }
 
+/* Runs a suite on the plain path, and again on the fast path where this build has it. Compiled with TEST_PATH one path runs
+ * alone: mutants of one path need not wait for the other. */
+static inline int run_paths(int (*run_path)(const char *name, dea_path which)) {
+#ifdef TEST_PATH
+    return run_path("one path", TEST_PATH);
+#else
+    int failed = run_path("plain path", DEA_PATH_PLAIN);
+    if (path_built(DEA_PATH_FAST)) return failed + run_path("fast path", DEA_PATH_FAST);
+    print_message("fast path: not run: not built\n");
+    return failed;
+#endif
+}
+
 /* A name for messages. */
 static inline const char *options_text(int options) {
     static char text[128];
