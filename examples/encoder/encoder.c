@@ -375,18 +375,23 @@ void encoder_work_free(encoder_work *work) {
     *work = (encoder_work){0};
 }
 
+dea_status encoder_work_reserve(encoder_work *work, size_t bytes) {
+    if (bytes <= work->bytes) return DEA_OK;
+    const size_t rounded = (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
+    free(work->memory);
+    work->bytes = 0;
+    work->memory = aligned_alloc(DEA_ALIGNMENT, rounded);
+    if (!work->memory) return DEA_ERR_CAPACITY;
+    work->bytes = rounded;
+    return DEA_OK;
+}
+
 static dea_status reserve(const encoder *e, const extent *x, const encoder_run *run, encoder_work *work) {
     encoder_places measured = {0};
     dea_status status = layout(e, x, run, NULL, &measured);
     if (status != DEA_OK) return status;
-    if (measured.bytes > work->bytes) {
-        const size_t bytes = (measured.bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
-        free(work->memory);
-        work->bytes = 0;
-        work->memory = aligned_alloc(DEA_ALIGNMENT, bytes);
-        if (!work->memory) return DEA_ERR_CAPACITY;
-        work->bytes = bytes;
-    }
+    status = encoder_work_reserve(work, measured.bytes);
+    if (status != DEA_OK) return status;
     if (!work->places || work->places->layer_count != e->config.layers) {
         free(work->places);
         work->places = calloc(1, sizeof *work->places + (size_t)e->config.layers * sizeof *work->places->layer);

@@ -112,6 +112,8 @@ typedef struct encoder_work {
 /* Bytes of activations and workspace for such a batch; 0 if that overflows. lm_rows: masked places. */
 size_t encoder_work_bytes(const encoder *e, int rows, int length, int lm_rows, int block_count, const encoder_run *run);
 void encoder_work_free(encoder_work *work);
+/* Makes the memory at least so large at once, so that batches of growing size need not move it. DEA_ERR_CAPACITY when memory ends. */
+dea_status encoder_work_reserve(encoder_work *work, size_t bytes);
 
 /* DEA_ERR_CAPACITY when memory ends; DEA_ERR_SHAPE for a batch longer than max_length; else what dea.h says. */
 dea_status encoder_forward(const encoder *e, const dea_real *params, const encoder_batch *batch, const encoder_run *run,

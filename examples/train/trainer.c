@@ -7,6 +7,7 @@
 #include "data/rng.h"
 #include "text/grow.h"
 #include "text/wordpiece.h"
+#include "train/hardware.h"
 #include "train/pool.h"
 
 enum { TASK_OF_DROPOUT = 0x44, STEP_PLACES = 1 << 12 }; /* batches a step may have dropout masks for */
@@ -161,30 +162,6 @@ static int open_model(trainer *t, text_error *error) {
     if (!t->params || !t->m || !t->v) return -1;
     const dea_status status = encoder_reset(t->e, t->params, t->config.seed);
     return status == DEA_OK ? 0 : text_fail(error, "%s", dea_status_string(status));
-}
-
-int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary, const rows *stored, const rows *text, int threads,
-                 text_error *error) {
-    memset(t, 0, sizeof *t);
-    t->config = *config;
-    t->vocabulary = vocabulary;
-    t->threads = threads;
-    t->best = -1;
-    t->data_hash = hash_rows(hash_rows(0, stored), text);
-    int result = 0;
-    if (config->oracle[0]) {
-        result = labeller_open(&t->labels, config->oracle, config->seed, error);
-        t->has_labels = !result;
-    }
-    if (!result) result = feed_open(&t->feed, config->plan, config->plans, stored, text, config->seed, error);
-    t->feed.story_pairs = config->story_pairs;
-    t->feed.rest = config->rest;
-    t->feed.earlier = config->earlier;
-    if (!result) result = open_model(t, error);
-    if (!result) result = make_lanes(t, error);
-    if (!result) result = make_dev(t, error);
-    if (result) trainer_close(t);
-    return result;
 }
 
 void trainer_close(trainer *t) {
@@ -608,13 +585,92 @@ int trainer_evaluate(trainer *t, trainer_eval_report *report, text_error *error)
 
 /* ---- memory ---------------------------------------------------------------------------------------------------------- */
 
-size_t trainer_memory(const trainer *t) {
-    const size_t arenas = (3 + TRAINER_LANES) * t->e->table.elements * sizeof(dea_real);
-    const int longest = t->config.model.max_length;
-    int length = longest < 64 ? longest : 64, tokens = t->config.micro_tokens;
-    if (t->config.batch_tokens && t->config.batch_tokens / (2 * TRAINER_LANES) + 1 < tokens)
-        tokens = t->config.batch_tokens / (2 * TRAINER_LANES) + 1;
-    int count = tokens / length > 0 ? tokens / length : 1;
-    const encoder_run run = {.training = 1};
-    return arenas + TRAINER_LANES * encoder_work_bytes(t->e, count, length, t->config.model.language_model ? tokens / 6 : 0, count, &run);
+/* Bytes of one batch; with labels and maps where an evaluation reads them, or as a training batch. */
+static size_t batch_memory(const trainer *t, int count, int length, int training, int mapped) {
+    const encoder_config *c = &t->e->config;
+    const int blocks = uses_labels(t) && (training || mapped) ? count : 0;
+    const int asked = training && c->language_model ? count * length * 15 / 100 + 1 : 0;
+    encoder_run run = {.training = training};
+    dea_maps *maps = calloc((size_t)c->layers, sizeof *maps);
+    dea_real some = 0;
+    size_t bytes = 0;
+    for (int l = 0; maps && l < c->layers; l++) maps[l].alpha_hat = &some;
+    if (!training && blocks) {
+        run.maps = maps;
+        bytes = (size_t)count * (size_t)c->heads * (size_t)length * (size_t)length * (size_t)c->layers * sizeof(dea_real);
+    }
+    bytes += encoder_work_bytes(t->e, count, length, asked, blocks, &run);
+    free(maps);
+    return bytes;
+}
+
+/* The largest batch of a lane's dev rows. */
+static size_t lane_dev_memory(const trainer *t, const trainer_lane *lane) {
+    size_t most = 0;
+    for (size_t i = 0; i < lane->slices; i++) {
+        const batch_slice *cut = &t->dev_plan.slice[lane->slice[i]];
+        const size_t bytes = batch_memory(t, cut->count, cut->length, 0, lane->slice[i] % MAPPED_EVERY == 0);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* What the largest batches to be expected need in each lane, of training and of the evaluations. */
+static int lane_memory(trainer *t, size_t bytes[TRAINER_LANES], text_error *error) {
+    size_t longest = 0;
+    for (size_t i = 0; i < t->dev.count; i++)
+        if ((size_t)t->dev.at[i].length > longest) longest = (size_t)t->dev.at[i].length;
+    const size_t mean = t->dev.count ? t->dev.tokens / t->dev.count : 32;
+    const int length = longest ? (int)longest : t->config.model.max_length < 64 ? t->config.model.max_length : 64;
+    size_t tokens = (size_t)t->config.batch_rows * mean;
+    if (tokens == 0 || (t->config.batch_tokens && (size_t)t->config.batch_tokens < tokens)) tokens = (size_t)t->config.batch_tokens;
+    tokens = tokens / (2 * TRAINER_LANES) + 1;
+    if (tokens > (size_t)t->config.micro_tokens) tokens = (size_t)t->config.micro_tokens;
+    const int count = (int)tokens / length + 1;
+    const size_t train = batch_memory(t, count, length, 1, 0);
+    if (assign(t, &t->dev, &t->dev_plan, error)) return -1;
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        const size_t dev = lane_dev_memory(t, &t->lane[i]);
+        bytes[i] = train > dev ? train : dev;
+    }
+    return 0;
+}
+
+/* Activations are taken at once: growing from batch to batch leaves holes in the heap. */
+static int reserve_lanes(trainer *t, text_error *error) {
+    size_t bytes[TRAINER_LANES];
+    if (lane_memory(t, bytes, error)) return -1;
+    t->expected = hardware_peak_memory();
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        if (encoder_work_reserve(&t->lane[i].work, bytes[i]) != DEA_OK) return text_fail_memory(error, bytes[i]);
+        t->expected += bytes[i];
+    }
+    return 0;
+}
+
+size_t trainer_memory(const trainer *t) { return t->expected; }
+
+int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary, const rows *stored, const rows *text, int threads,
+                 text_error *error) {
+    memset(t, 0, sizeof *t);
+    t->config = *config;
+    t->vocabulary = vocabulary;
+    t->threads = threads;
+    t->best = -1;
+    t->data_hash = hash_rows(hash_rows(0, stored), text);
+    int result = 0;
+    if (config->oracle[0]) {
+        result = labeller_open(&t->labels, config->oracle, config->seed, error);
+        t->has_labels = !result;
+    }
+    if (!result) result = feed_open(&t->feed, config->plan, config->plans, stored, text, config->seed, error);
+    t->feed.story_pairs = config->story_pairs;
+    t->feed.rest = config->rest;
+    t->feed.earlier = config->earlier;
+    if (!result) result = open_model(t, error);
+    if (!result) result = make_lanes(t, error);
+    if (!result) result = make_dev(t, error);
+    if (!result) result = reserve_lanes(t, error);
+    if (result) trainer_close(t);
+    return result;
 }

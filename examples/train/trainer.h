@@ -83,6 +83,7 @@ typedef struct trainer {
     int waited;                  /* evaluations since */
     int isolation_checked;
     uint64_t data_hash;          /* of stored rows and text */
+    size_t expected;             /* see trainer_memory */
     samples drawn, dev;
     batch_plan plan, dev_plan;
     const char **dev_source;     /* [dev.count] */
@@ -97,8 +98,8 @@ int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary
                  text_error *error);
 void trainer_close(trainer *t);
 
-/* Bytes that a run will have allocated at its height, without the program and the data: arenas and the lanes' activations for the
- * longest batches. */
+/* Bytes that the process will have at its height: what it has now, and what the lanes' batches will add, of training and of the
+ * evaluations, with rows as long as the longest of the dev rows. */
 size_t trainer_memory(const trainer *t);
 
 /* One step. 0, or -1 with a message: NaN in a gradient, an isolation check that failed (first step of a run), memory. */
