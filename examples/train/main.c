@@ -221,25 +221,33 @@ static int add_plan(trainer_config *c, const char *name, feed_kind kind, double 
     return 0;
 }
 
-static int in_data(const rows *stored, const char *name) {
-    for (size_t i = 0; i < stored->count; i++)
-        if (!strcmp(stored->row[i].source, name)) return 1;
-    return 0;
+static double rows_of(const rows *stored, const char *name) {
+    double count = 0;
+    for (size_t i = 0; i < stored->count; i++) count += !strcmp(stored->row[i].source, name);
+    return count;
 }
 
-/* The preset's sources that the data has, and the data's others; weights of stored sources as the preset says. */
+/* The preset's sources that the data has, and the data's others. keep_fresh 0: all are taken as stored, by their number of rows. */
 static int plan_from_data(trainer_config *c, const rows *stored, int keep_fresh, text_error *error) {
     int kept = 0;
     for (int i = 0; i < c->plans; i++)
-        if (keep_fresh && in_data(stored, c->plan[i].name)) c->plan[kept++] = c->plan[i];
+        if (keep_fresh && rows_of(stored, c->plan[i].name) > 0) c->plan[kept++] = c->plan[i];
     c->plans = kept;
     for (size_t i = 0; i < stored->count; i++) {
-        const row *r = &stored->row[i];
-        if (find_plan(c, r->source) < 0 && add_plan(c, r->source, FEED_STORED, c->stored_weight, error)) return -1;
+        const char *name = stored->row[i].source;
+        if (find_plan(c, name) >= 0) continue;
+        if (add_plan(c, name, FEED_STORED, keep_fresh ? c->stored_weight : rows_of(stored, name), error)) return -1;
     }
     for (int i = 0; i < c->plans; i++) /* what waits for a source that is not there need not wait */
         if (c->plan[i].after[0] && find_plan(c, c->plan[i].after) < 0) c->plan[i].after[0] = 0;
     return 0;
+}
+
+static void drop_stored(trainer_config *c) {
+    int kept = 0;
+    for (int i = 0; i < c->plans; i++)
+        if (c->plan[i].kind == FEED_FRESH) c->plan[kept++] = c->plan[i];
+    c->plans = kept;
 }
 
 static int choose_sources(trainer_config *c, const options *o, const material *m, text_error *error) {
@@ -249,8 +257,9 @@ static int choose_sources(trainer_config *c, const options *o, const material *m
             if (c->plan[i].kind == FEED_FRESH) c->plan[i].kind = FEED_STORED;
     } else if (m->has_stored) {
         if (plan_from_data(c, &m->stored, !o->stored && strcmp(o->preset, "paper"), error)) return -1;
-    } else if (m->has_text) {
-        c->plans = 0;
+    } else {
+        drop_stored(c);
+        if (m->has_text) c->plans = 0;
     }
     if (m->has_text && find_plan(c, "text") < 0 && add_plan(c, "text", FEED_TEXT, 1, error)) return -1;
     c->model.language_model = find_plan(c, "text") >= 0;

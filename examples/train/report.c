@@ -102,7 +102,7 @@ void report_start(report *r, const char *preset, const char *data, const char *t
     printf("configuration");
     print_settings(t);
     print_sources(t);
-    printf("data                %s%s%s\n", *data ? data : "fresh stories alone", *text ? ", text " : "", text);
+    printf("data                %s%s%s\n", *data ? data : *text ? "none" : "fresh stories alone", *text ? ", text " : "", text);
     printf("alpha labels        %s\n", t->config.model.fixed_alpha >= 0 ? "none: alpha is fixed" : t->has_labels ? t->config.oracle : "none");
     printf("dev rows            %zu\n", t->dev.count);
     printf("vocabulary          %d pieces\n", (int)tokenizer_size(t->vocabulary));

@@ -19,6 +19,13 @@ static cJSON *settings_json(const trainer_config *config) {
     return json;
 }
 
+/* As text: cJSON writes a number only near enough. */
+static void add_exact(cJSON *json, const char *name, double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", value);
+    cJSON_AddStringToObject(json, name, text);
+}
+
 static cJSON *feed_json(const feed *f) {
     cJSON *list = cJSON_CreateArray();
     for (int i = 0; list && i < f->count; i++) {
@@ -28,7 +35,7 @@ static cJSON *feed_json(const feed *f) {
         cJSON_AddNumberToObject(item, "stage", s->stage);
         cJSON_AddNumberToObject(item, "done", s->done);
         cJSON_AddNumberToObject(item, "stage_steps", (double)s->stage_steps);
-        cJSON_AddNumberToObject(item, "accuracy", s->accuracy);
+        add_exact(item, "accuracy", s->accuracy);
         cJSON_AddNumberToObject(item, "drawn", (double)s->drawn);
         cJSON_AddItemToArray(list, item);
     }
@@ -49,7 +56,7 @@ static char *run_json(const trainer *t, const char *preset, const char *data, co
     cJSON_AddStringToObject(json, "text", text);
     cJSON_AddStringToObject(json, "data_hash", hash);
     cJSON_AddNumberToObject(json, "step", (double)t->step);
-    cJSON_AddNumberToObject(json, "best", t->best);
+    add_exact(json, "best", t->best);
     cJSON_AddNumberToObject(json, "best_step", (double)t->best_step);
     cJSON_AddNumberToObject(json, "waited", t->waited);
     cJSON_AddItemToObject(json, "feed", feed_json(&t->feed));
@@ -113,6 +120,14 @@ static int number_member(const cJSON *json, const char *name, double *value) {
     if (!cJSON_IsNumber(item)) return -1;
     *value = item->valuedouble;
     return 0;
+}
+
+static int exact_member(const cJSON *json, const char *name, double *value) {
+    const char *text = text_member(json, name);
+    char *end;
+    if (!text) return -1;
+    *value = strtod(text, &end);
+    return end == text || *end || !(*value >= -1 && *value <= 1) ? -1 : 0;
 }
 
 static char *copy_of(const char *text) {
@@ -185,7 +200,7 @@ static int restore_feed(feed *f, const char *path, const cJSON *json, text_error
         double stage, done, stage_steps, accuracy, drawn;
         const char *name = text_member(item, "source");
         if (!name || strcmp(name, s->plan.name) || number_member(item, "stage", &stage) || number_member(item, "done", &done) ||
-            number_member(item, "stage_steps", &stage_steps) || number_member(item, "accuracy", &accuracy) ||
+            number_member(item, "stage_steps", &stage_steps) || exact_member(item, "accuracy", &accuracy) ||
             number_member(item, "drawn", &drawn) || !(stage >= 1 && stage <= s->stages) || !(stage_steps >= 0 && stage_steps < 1e15) ||
             !(drawn >= 0 && drawn < 9e15))
             return broken(path, "feed", error);
@@ -204,7 +219,7 @@ static int restore_counters(trainer *t, const char *path, const cJSON *json, tex
         return text_fail(error, "%s: the run was trained on other data; give the same --data and --mlm files, or start anew with --init",
                          path);
     if (number_member(json, "step", &step) || !(step >= 0 && step < 9e15)) return broken(path, "step", error);
-    if (number_member(json, "best", &best) || number_member(json, "best_step", &best_step) ||
+    if (exact_member(json, "best", &best) || number_member(json, "best_step", &best_step) ||
         number_member(json, "waited", &waited) || !(waited >= 0 && waited < 1e9) || !(best_step >= 0 && best_step < 9e15))
         return broken(path, "best", error);
     t->step = (int64_t)step;

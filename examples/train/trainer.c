@@ -624,7 +624,7 @@ static int lane_memory(trainer *t, size_t bytes[TRAINER_LANES], text_error *erro
     const int length = longest ? (int)longest : t->config.model.max_length < 64 ? t->config.model.max_length : 64;
     size_t tokens = (size_t)t->config.batch_rows * mean;
     if (tokens == 0 || (t->config.batch_tokens && (size_t)t->config.batch_tokens < tokens)) tokens = (size_t)t->config.batch_tokens;
-    tokens = tokens / (2 * TRAINER_LANES) + 1;
+    tokens = (tokens + tokens / 8) / (2 * TRAINER_LANES) + 1; /* the last story drawn goes over */
     if (tokens > (size_t)t->config.micro_tokens) tokens = (size_t)t->config.micro_tokens;
     const int count = (int)tokens / length + 1;
     const size_t train = batch_memory(t, count, length, 1, 0);
