@@ -75,13 +75,20 @@ static int add_fresh_words(wordpiece *w, const char *source, text_error *error) 
     return result;
 }
 
+/* A language model is there to be fine-tuned, on any source. */
+static int wants_words(const trainer_config *config, const char *source) {
+    for (int i = 0; i < config->plans; i++)
+        if (config->plan[i].kind == FEED_TEXT || !strcmp(config->plan[i].name, source)) return 1;
+    return 0;
+}
+
 tokenizer *trainer_vocabulary(const trainer_config *config, const rows *stored, const rows *text, text_error *error) {
     const wordpiece_options options = {
         .lower = true, .min_count = (size_t)config->vocab_min_count, .max_pieces = (size_t)config->vocab_pieces};
     wordpiece *w = wordpiece_new(&options);
     int result = w ? 0 : text_fail_memory(error, 0);
-    for (int i = 0; !result && i < config->plans; i++)
-        if (config->plan[i].kind == FEED_FRESH) result = add_fresh_words(w, config->plan[i].name, error);
+    for (const char *const *source = data_stream_sources(); !result && *source; source++)
+        if (wants_words(config, *source)) result = add_fresh_words(w, *source, error);
     for (size_t i = 0; !result && stored && i < stored->count; i++) {
         const row *r = &stored->row[i];
         if (r->split[0] && strcmp(r->split, "train")) continue;

@@ -90,7 +90,7 @@ typedef struct trainer {
     trainer_lane *lane;      /* [TRAINER_LANES] */
 } trainer;
 
-/* Vocabulary of the fresh sources named in the plans, the train rows of `stored` and `text` (either may be NULL). */
+/* Vocabulary of the fresh sources named in the plans (of all where there is text to learn from), the train rows of `stored` and `text` (either may be NULL). */
 tokenizer *trainer_vocabulary(const trainer_config *config, const rows *stored, const rows *text, text_error *error);
 
 /* Makes a run that has taken no step. Takes `vocabulary` over, also on failure. `stored` and `text` must outlive it. */
