@@ -42,7 +42,7 @@ RUN      := $(BUILD)/run
 
 run: $(BUILD)/data $(BUILD)/train $(BUILD)/eval ## data, training of `small`, evaluation: a page of results within five minutes
 	rm -rf $(RUN) && mkdir -p $(RUN)
-	$(BUILD)/data build --out $(RUN)/data.tsv
+	$(BUILD)/data build --more --out $(RUN)/data.tsv
 	$(FAST) $(BUILD)/train --preset small --data $(RUN)/data.tsv --out $(RUN) --log $(RUN)/log.jsonl
 	$(FAST) $(BUILD)/eval --ckpt $(RUN)/best.safetensors --data $(RUN)/data.tsv --json $(RUN)/results.json
 
