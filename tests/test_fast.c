@@ -264,6 +264,8 @@ static void test_extremes(void **state) {
         for (int i = 0; i < LENGTH(seqs); ++i) {
             seed_numbers((uint64_t)(kind * 8 + i));
             if (QUICK && seqs[i] > 1000 && kind != 1) continue;
+            /* In float a query across the far key has a sigma below the rounding of its own energies: nothing to compare. */
+            if (sizeof(dea_real) == sizeof(float) && seqs[i] > 1000 && kind == 1) continue;
             problem p = tell(kind == 3 ? CAUSAL : 0, 1, 1, seqs[i], 12);
             const size_t d = 12, n = (size_t)seqs[i];
             double tolerance = limit * 5;
@@ -393,6 +395,7 @@ static void test_bad_numbers_stay_in_their_rows(void **state) {
                     }
                 }
                 for (int j = AT + 1; causal && which == 0 && j < T; ++j) assert_true(all_finite(bad.g.dk + j * D, D));
+                for (int j = 0; causal && which == 0 && j <= AT; ++j) assert_false(all_finite(bad.g.dk + j * D, D));
                 release(state);
             }
 }
