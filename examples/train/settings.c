@@ -241,6 +241,7 @@ static trainer_config small(void) {
     c.warmup = 200;
     c.gamma_steps = 0;
     c.patience = 0;
+    c.rest = 0.2;
     c.vocab_min_count = 6;
     c.vocab_pieces = 1500;
     return c;
@@ -266,7 +267,7 @@ static trainer_config quick(void) {
 
 int settings_preset(const char *name, trainer_config *config) {
     static const char everything[] =
-        "babi18:1.5:0.84,babi17:1.2:0.84,babi16:1.2:0.86,kinship@2:1:0.84,isa:0.6,partof:0.2,capital:0.05";
+        "babi18:1.5:0.84,babi17:1:0.84,babi16:1.5:0.82,kinship@2:1:0.84,isa:0.6,partof:0.2,capital:0.05";
     if (!strcmp(name, "paper"))
         *config = paper();
     else if (!strcmp(name, "small"))
