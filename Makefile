@@ -111,6 +111,30 @@ uninstall: ## remove what install put there
 test: $(TESTS) all ## every test; last line: N passed, N failed
 	tests/run.sh $(TESTS)
 
+# ---- checking dea.h itself: golden values, mutants, sanitizers, warnings
+GOLDEN_FLAGS = $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_REAL=$* -DGOLDEN_CHECK=golden_check_$*
+
+golden: $(BUILD)/golden ## compare with the golden values of GOLDEN=DIR (tests/golden)
+	$(BUILD)/golden "$(GOLDEN)"
+
+$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h dea.h
+	@mkdir -p $(@D)
+	$(CC) $(GOLDEN_FLAGS) -c $< -o $@
+
+$(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+
+mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
+	CC="$(CC)" tests/mutate.sh
+
+check-sanitizers: ## the suites of dea.h under address, undefined and thread sanitizers and valgrind
+	CC="$(CC)" tests/sanitizers.sh
+
+check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
+	tests/warnings.sh
+
+.PHONY: golden mutate check-sanitizers check-warnings
+
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang
 FUZZ_SECONDS ?= 60
@@ -139,9 +163,16 @@ fuzz: $(FUZZERS) ## every fuzz target for FUZZ_SECONDS (60) each; needs clang
 
 # ---- ablation: variants of one model, three seeds each, one table; see bench/ablation.sh for what can be set
 ablation: $(PROGRAMS) ## what each part is worth: variants, three seeds each, one table (hours; goes on where it stopped)
-	PROGRAMS=$(BUILD) OUT=$${OUT:-$(BUILD)/ablation} bench/ablation.sh
+	$(FAST) PROGRAMS=$(BUILD) OUT=$${OUT:-$(BUILD)/ablation} bench/ablation.sh
 
 .PHONY: ablation
+
+# ---- pictures
+# Of the checkpoint CKPT=FILE; without, of the preset quick, trained for it.
+pictures: $(BUILD)/visualize $(BUILD)/train ## PNG, SVG, TSV and a page of what every head does, in build/attention_analysis
+	$(BUILD)/visualize $(if $(CKPT),--ckpt "$(CKPT)") --out $(BUILD)/attention_analysis
+
+.PHONY: pictures
 
 clean: ## remove build/
 	rm -rf $(BUILD)

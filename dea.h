@@ -770,13 +770,13 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 
 typedef ptrdiff_t dea__idx;
 
-enum {
-    DEA__TILE = 128,       /* keys of one tile of a map */
-    DEA__BLOCK = 64,       /* queries of one block, at most */
-    DEA__CHUNK = 512,      /* streaming: keys that stay in the second cache, */
-    DEA__SPAN = 512,       /* and queries that pass by them */
-    DEA__PANEL_KEYS = 1024 /* up to here all keys of a block of queries are worked on at once, beyond they stream */
-};
+/* Typed, since C++ warns where an enumerator meets a size in one conditional. */
+#define DEA__TILE  ((dea__idx)128) /* keys of one tile of a map */
+#define DEA__BLOCK ((dea__idx)64)  /* queries of one block, at most */
+#define DEA__CHUNK ((dea__idx)512) /* streaming: keys that stay in the second cache, */
+#define DEA__SPAN  ((dea__idx)512) /* and queries that pass by them */
+#define DEA__PANEL_KEYS                                                                                                \
+    ((dea__idx)1024) /* up to here all keys of a block of queries are worked on at once; beyond they stream */
 
 /* c [rows][columns of one group] = (start) + op(a) b */
 enum { DEA__FROM_ZERO_, DEA__ADD_TO_C, DEA__FROM_ROW_SCALE, DEA__FROM_SCALED_COLUMN };
@@ -1251,7 +1251,7 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
         const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
         const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH;
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH;
             for (dea__idx p = 0; p < depth; p++) {
                 dea_real *row = panel + p * width;
                 if (transpose_b)
@@ -1509,11 +1509,10 @@ static size_t dea__span(const dea__view *view) {
     return span;
 }
 
-/* Whether two tensors with overlapping ranges truly share an element. Tensors that interleave, as in a fused [B,T,3,H,d],
- * have equal strides and do not; with different strides the answer is a cautious yes. */
-static int dea__collide(const dea__view *x, const dea__view *y) {
+/* Whether two strided tensors whose ranges overlap truly share an element. Tensors that interleave, as in a fused
+ * [B,T,3,H,d], have equal strides and do not; with different strides the answer is a cautious yes. */
+static int dea__rows_collide(const dea__view *x, const dea__view *y) {
     const uintptr_t x0 = (uintptr_t)x->data, y0 = (uintptr_t)y->data;
-    if (x0 + dea__span(x) * sizeof(dea_real) <= y0 || y0 + dea__span(y) * sizeof(dea_real) <= x0) return 0;
     const dea_strides s = x->strides;
     if (s.batch != y->strides.batch || s.head != y->strides.head || s.token != y->strides.token || s.token <= 0)
         return 1;
@@ -1534,37 +1533,46 @@ static int dea__collide(const dea__view *x, const dea__view *y) {
     return 0;
 }
 
-static dea__view dea__flat_view(const dea_real *data, size_t count) { /* any contiguous tensor, as one row a unit */
-    const dea_strides none = {0, 0, 0};
-    dea__view view = dea__view_of(data, none, 1, 1, 1, 1);
-    view.tokens = (int)(count > INT32_MAX ? INT32_MAX : count);
-    view.strides.token = (ptrdiff_t)(count > INT32_MAX ? (count - 1) / (INT32_MAX - 1) : 1);
-    return view;
-}
+/* The memory of one call's arguments, to be checked for sharing. Inputs may share with inputs. */
+typedef struct dea__extent {
+    uintptr_t begin, end; /* bytes */
+    int is_output, strided;
+    dea__view view; /* if strided */
+} dea__extent;
 
-/* Tensors of one call, to be checked for shared memory. Inputs may share with inputs. */
 typedef struct dea__tensors {
-    dea__view view[40];
-    int is_output[40];
+    dea__extent of[40];
     int count;
 } dea__tensors;
 
-static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
-    if (!view.data) return;
-    tensors->view[tensors->count] = view;
-    tensors->is_output[tensors->count++] = is_output;
+static dea__extent *dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
+    dea__extent *extent = &tensors->of[tensors->count];
+    if (!data) return NULL;
+    memset(extent, 0, sizeof *extent);
+    extent->begin = (uintptr_t)data;
+    extent->end = extent->begin + bytes;
+    extent->is_output = is_output;
+    tensors->count++;
+    return extent;
 }
 
-static void dea__add_flat(dea__tensors *tensors, const void *data, size_t bytes, int is_output) {
-    if (!data) return;
-    dea__add_view(tensors, dea__flat_view((const dea_real *)data, (bytes + sizeof(dea_real) - 1) / sizeof(dea_real)),
-                  is_output);
+static void dea__add_view(dea__tensors *tensors, dea__view view, int is_output) {
+    dea__extent *extent = dea__add_flat(tensors, view.data, dea__span(&view) * sizeof(dea_real), is_output);
+    if (!extent) return;
+    extent->strided = 1;
+    extent->view = view;
+}
+
+static int dea__collide(const dea__extent *x, const dea__extent *y) {
+    if (x->end <= y->begin || y->end <= x->begin) return 0;
+    return !x->strided || !y->strided || dea__rows_collide(&x->view, &y->view);
 }
 
 static dea_status dea__check_alias(const dea__tensors *tensors) {
     for (int i = 0; i < tensors->count; i++)
         for (int j = 0; j < i; j++)
-            if ((tensors->is_output[i] || tensors->is_output[j]) && dea__collide(&tensors->view[i], &tensors->view[j]))
+            if ((tensors->of[i].is_output || tensors->of[j].is_output) &&
+                dea__collide(&tensors->of[i], &tensors->of[j]))
                 return DEA_ERR_ALIAS;
     return DEA_OK;
 }

@@ -683,7 +683,9 @@ static void test_dropout(void **state) {
         assert_near((double)agreeing(kept, dropout_mask(&p, p.o, rate), plane) / (double)plane, share, wide);
         p.a.step = 9, p.a.seed = 6;
         assert_near((double)agreeing(kept, dropout_mask(&p, p.o, rate), plane) / (double)plane, share, wide);
-        p.a.seed = UINT64_C(5) << 32, p.a.step = UINT64_C(9) << 32; /* all 64 bits count */
+        p.a.seed = 5 + (UINT64_C(1) << 40), p.a.step = 9; /* all 64 bits count */
+        assert_near((double)agreeing(kept, dropout_mask(&p, p.o, rate), plane) / (double)plane, share, wide);
+        p.a.seed = 5, p.a.step = 9 + (UINT64_C(1) << 40);
         assert_near((double)agreeing(kept, dropout_mask(&p, p.o, rate), plane) / (double)plane, share, wide);
     }
 }

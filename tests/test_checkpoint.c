@@ -1,4 +1,5 @@
-/* Checkpoints: the same bits back, every damaged file refused with one line, and nothing lost whatever fails or is killed. */
+/* Checkpoints: the same bits back, every damaged file refused with one line, and nothing lost whatever fails or is
+ * killed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,10 +21,11 @@
 #include "checkpoint/checkpoint.h"
 #include "data/rng.h"
 
-static char folder[] = "/tmp/dea-checkpoint-XXXXXX";
+/* In memory where that can be had: a kill looks the same there, and hundreds of syncs cost nothing. */
+static char folder[64];
 static char path[128], temporary[160];
 
-/* ---- a small model --------------------------------------------------------------------------------------------------- */
+/* ---- a small model ----------------------------------------------------------------------------------------------- */
 
 enum { TENSORS = 4, ELEMENTS = 512 };
 
@@ -38,6 +40,7 @@ static int make_folder(void **state) {
     table = dea_table_init(tensors, TENSORS);
     for (int i = 0; i < TENSORS; i++)
         if (dea_table_add(&table, "", names[i], ranks[i], shapes[i], DEA_GROUP_MAIN, 0, NULL) != DEA_OK) return -1;
+    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/dea-checkpoint-XXXXXX" : "/tmp/dea-checkpoint-XXXXXX");
     if (table.elements > ELEMENTS || !mkdtemp(folder)) return -1;
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
@@ -132,7 +135,7 @@ static void write_header(const char *header, size_t size) {
     free(bytes);
 }
 
-/* ---- the same bits back ---------------------------------------------------------------------------------------------- */
+/* ---- the same bits back ------------------------------------------------------------------------------------------ */
 
 static void test_round_trip(void **state) {
     (void)state;
@@ -156,7 +159,8 @@ static void test_bits(void **state) {
         assert_memory_equal(loaded + tensors[i].offset, params + tensors[i].offset, tensors[i].count * sizeof *loaded);
     unsigned char padding[sizeof(dea_real)];
     memset(padding, 0x55, sizeof padding);
-    assert_memory_equal(loaded + tensors[1].offset + tensors[1].count, padding, sizeof padding); /* not the file's business */
+    assert_memory_equal(loaded + tensors[1].offset + tensors[1].count, padding,
+                        sizeof padding); /* not the file's business */
 }
 
 static void test_layout_of_the_file(void **state) {
@@ -187,16 +191,22 @@ static void test_metadata(void **state) {
     for (int i = 0; i < LONG; i++) text[i] = i % 7 == 0 ? '\n' : (char)('!' + i % 90);
     text[LONG] = '\0';
     const checkpoint_pair pairs[] = {
-        {"vocab", text},  {"empty", ""},      {"odd \"key\"", "\xe6\x9d\xb1\xe4\xba\xac\t\\ \"q\" \x01"},
-        {"step", "-42"},  {"seed", "18446744073709551615"}, {"loss", "0.69314718055994529"},
-        {"words", "12x"}, {"infinite", "inf"},
+        {"vocab", text},
+        {"empty", ""},
+        {"odd \"key\"", "\xe6\x9d\xb1\xe4\xba\xac\t\\ \"q\" \x01"},
+        {"step", "-42"},
+        {"seed", "18446744073709551615"},
+        {"loss", "0.69314718055994529"},
+        {"words", "12x"},
+        {"infinite", "inf"},
     };
     fill(params, 1);
     const checkpoint_part weights = part(params);
     assert_int_equal(checkpoint_save(path, &weights, 1, pairs, sizeof pairs / sizeof *pairs, NULL, &error), 0);
     checkpoint *c = checkpoint_open(path, NULL, &error);
     assert_non_null(c);
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) assert_string_equal(checkpoint_get(c, pairs[i].key), pairs[i].value);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        assert_string_equal(checkpoint_get(c, pairs[i].key), pairs[i].value);
     assert_string_equal(checkpoint_get(c, "dea_version"), DEA_VERSION);
     assert_null(checkpoint_get(c, "Vocab"));
     assert_null(checkpoint_need(c, "missing", &error));
@@ -282,7 +292,7 @@ static void test_save_refuses(void **state) {
     assert_holds(1);
 }
 
-/* ---- damaged files --------------------------------------------------------------------------------------------------- */
+/* ---- damaged files ----------------------------------------------------------------------------------------------- */
 
 static void test_missing_and_foreign(void **state) {
     (void)state;
@@ -303,7 +313,8 @@ static void test_missing_and_foreign(void **state) {
     assert_refused("not a JSON object");
     write_header("{}", 0);
     assert_refused("another program");
-    write_header("{\"__metadata__\":{\"format\":\"pt\"},\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4);
+    write_header(
+        "{\"__metadata__\":{\"format\":\"pt\"},\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4);
     assert_refused("another program");
     write_header("{\"__metadata__\":{\"format\":\"dea\"}}", 0);
     assert_refused("holds no tensor");
@@ -344,7 +355,7 @@ static void test_hostile_header_length(void **state) {
     assert_refused("is no checkpoint");
 }
 
-#define META "\"__metadata__\":{\"format\":\"dea\"}"
+#define META                     "\"__metadata__\":{\"format\":\"dea\"}"
 #define ENTRY(shape, begin, end) "{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
 
 static void test_damaged_headers(void **state) {
@@ -363,7 +374,8 @@ static void test_damaged_headers(void **state) {
         {"{" META ",\"a\":" ENTRY("[1]", "0", "8") "}", 8, "do not fit its shape"},
         {"{" META ",\"a\":" ENTRY("[3]", "0", "8") "}", 8, "do not fit its shape"},
         {"{" META ",\"a\":" ENTRY("[2]", "0", "9") "}", 9, "do not fit its shape"},
-        {"{" META ",\"a\":" ENTRY("[2147483647,2147483647,2147483647,2147483647]", "0", "4") "}", 4, "do not fit its shape"},
+        {"{" META ",\"a\":" ENTRY("[2147483647,2147483647,2147483647,2147483647]", "0", "4") "}", 4,
+         "do not fit its shape"},
         {"{" META ",\"a\":" ENTRY("[65536,65536,65536,65536]", "0", "0") "}", 0, "do not fit its shape"},
         {"{" META ",\"a\":" ENTRY("[0]", "0", "0") "}", 0, "a shape that is not"},
         {"{" META ",\"a\":" ENTRY("[-2]", "0", "8") "}", 8, "a shape that is not"},
@@ -380,16 +392,19 @@ static void test_damaged_headers(void **state) {
         {"{" META ",\"a\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]}}", 8, "not of dtype F32"},
         {"{" META ",\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "not of dtype F32"},
         {"{" META ",\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "needs dtype"},
-        {"{" META ",\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "needs dtype"},
+        {"{" META ",\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8,
+         "needs dtype"},
         {"{" META ",\"a\":7}", 8, "needs dtype"},
         {"{" META ",\"a\":" ENTRY("[1]", "0", "4") ",\"a\":" ENTRY("[1]", "4", "8") "}", 8, "'a' stands twice"},
         {"{" META "," META ",\"a\":" ENTRY("[2]", "0", "8") "}", 8, "not one map"},
-        {"{\"__metadata__\":{\"format\":\"dea\",\"k\":\"1\",\"k\":\"2\"},\"a\":" ENTRY("[2]", "0", "8") "}", 8, "not one map"},
+        {"{\"__metadata__\":{\"format\":\"dea\",\"k\":\"1\",\"k\":\"2\"},\"a\":" ENTRY("[2]", "0", "8") "}", 8,
+         "not one map"},
         {"{\"__metadata__\":{\"format\":\"dea\",\"k\":1},\"a\":" ENTRY("[2]", "0", "8") "}", 8, "not one map"},
         {"{\"__metadata__\":[],\"a\":" ENTRY("[2]", "0", "8") "}", 8, "not one map"},
         {"{\"a\":" ENTRY("[2]", "0", "8") "}", 8, "another program"},
         {"{" META ",\"a\\n\\u0007\xff\":" ENTRY("[1]", "0", "8") "}", 8, "\\x0A\\x07\\xFF"},
-        {"{" META ",\"a\":" ENTRY("[2]", "0", "8") "}", 8, "'layer.0.w' of the model is missing"}, /* sound, but another model */
+        {"{" META ",\"a\":" ENTRY("[2]", "0", "8") "}", 8,
+         "'layer.0.w' of the model is missing"}, /* sound, but another model */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_header(cases[i].header, cases[i].bytes);
@@ -427,7 +442,8 @@ static void test_nonfinite_in_the_file(void **state) {
         assert_int_equal(save(1, NULL, &error), 0);
         size_t size;
         unsigned char *bytes = read_file(path, &size);
-        for (size_t b = 0; b < 4; b++) bytes[size - 4 + b] = (unsigned char)(patterns[i] >> (8 * b)); /* the last of 'deep' */
+        for (size_t b = 0; b < 4; b++)
+            bytes[size - 4 + b] = (unsigned char)(patterns[i] >> (8 * b)); /* the last of 'deep' */
         write_file(bytes, size);
         free(bytes);
         assert_refused("'deep' holds");
@@ -446,7 +462,7 @@ static void test_mutated_headers(void **state) {
     const size_t header = 8 + (sound[0] | (size_t)sound[1] << 8);
     rng draws = {2024, 0};
     int opened = 0, refused = 0;
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < 8000; round++) {
         size_t length = size;
         memcpy(bytes, sound, size);
         const int changes = 1 + (int)rng_below(&draws, 3);
@@ -454,8 +470,12 @@ static void test_mutated_headers(void **state) {
             const size_t at = rng_below(&draws, 4) ? 8 + rng_below(&draws, (uint32_t)header - 8) : rng_below(&draws, 8);
             static const char likely[] = "0123456789\"{}[]:,-.eE\\u \0\x80\xff";
             switch (rng_below(&draws, 4)) {
-            case 0: bytes[at] = (unsigned char)rng_below(&draws, 256); break;
-            case 1: bytes[at] = (unsigned char)likely[rng_below(&draws, sizeof likely)]; break;
+            case 0:
+                bytes[at] = (unsigned char)rng_below(&draws, 256);
+                break;
+            case 1:
+                bytes[at] = (unsigned char)likely[rng_below(&draws, sizeof likely)];
+                break;
             case 2: /* drop one byte, keep the length */
                 memmove(bytes + at, bytes + at + 1, length - at - 1);
                 bytes[length - 1] = 0;
@@ -484,21 +504,21 @@ static void test_mutated_headers(void **state) {
                 for (size_t j = 0; j < tensors[i].count; j++) assert_true(isfinite(loaded[tensors[i].offset + j]));
         }
     }
-    print_message("20,000 mutants: %d refused, %d still whole (metadata or blanks changed)\n", refused, opened);
-    assert_true(refused > 10000 && opened > 0);
+    print_message("8,000 mutants: %d refused, %d still whole (metadata or blanks changed)\n", refused, opened);
+    assert_true(refused > 4000 && opened > 0);
     free(bytes);
     free(sound);
 }
 
-/* ---- failing file operations ----------------------------------------------------------------------------------------- */
+/* ---- failing file operations ------------------------------------------------------------------------------------- */
 
 typedef enum operation { CREATE, OPEN, WRITE, READ, SIZE, SYNC, CLOSE, RENAME, REMOVE, OPERATIONS } operation;
 
 static struct {
     int fail_at[OPERATIONS]; /* the how-many-th call fails, from 1; 0: none */
     int calls[OPERATIONS];
-    int reason;              /* errno of the failure */
-    size_t most;             /* bytes a write or read takes at a time; 0: all */
+    int reason;  /* errno of the failure */
+    size_t most; /* bytes a write or read takes at a time; 0: all */
 } disk;
 
 /* Whether this call must fail. */
@@ -541,7 +561,7 @@ static int test_remove(const char *name) {
     return fails(REMOVE) ? -1 : checkpoint_posix.remove(name);
 }
 
-static const checkpoint_io test_io = {test_create, test_open, test_write, test_read, test_size,
+static const checkpoint_io test_io = {test_create, test_open,  test_write,  test_read,  test_size,
                                       test_sync,   test_close, test_rename, test_remove};
 
 static void reset_disk(int reason) {
@@ -586,7 +606,8 @@ static int fail_each_save(operation op, int reason) {
         assert_int_equal(status, -1);
         assert_one_line(error.message);
         assert_non_null(strstr(error.message, reason ? strerror(reason) : "No space left"));
-        const int renamed = (op == SYNC && n == 2) || op == OPEN; /* what happens to the folder happens after the rename */
+        const int renamed =
+            (op == SYNC && n == 2) || op == OPEN; /* what happens to the folder happens after the rename */
         assert_int_equal(strstr(error.message, "old file, if any, is untouched") == NULL, renamed);
         assert_holds(renamed ? 2 : 1);
     }
@@ -671,7 +692,9 @@ static void test_file_size_limit(void **state) {
     if (child == 0) {
         const struct rlimit limit = {200, 200};
         signal(SIGXFSZ, SIG_IGN);
-        _exit(setrlimit(RLIMIT_FSIZE, &limit) == 0 && save(2, NULL, &error) == -1 && strstr(error.message, "untouched") ? 0 : 1);
+        _exit(setrlimit(RLIMIT_FSIZE, &limit) == 0 && save(2, NULL, &error) == -1 && strstr(error.message, "untouched")
+                  ? 0
+                  : 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -695,10 +718,10 @@ static void test_unwritable_places(void **state) {
     assert_holds(1);
 }
 
-/* ---- kill -9 --------------------------------------------------------------------------------------------------------- */
+/* ---- kill -9 ----------------------------------------------------------------------------------------------------- */
 
-/* Saves 1, 2, 3, ... for ever, and tells `out` the number of each save that has returned. The model is larger here, so that most
- * of the time passes in the middle of a write. */
+/* Saves 1, 2, 3, ... for ever, and tells `out` the number of each save that has returned. The model is larger here, so
+ * that most of the time passes in the middle of a write. */
 static void save_for_ever(const checkpoint_part *weights, size_t count, int first, int out) {
     text_error error;
     for (int step = first;; step++) {
@@ -706,13 +729,15 @@ static void save_for_ever(const checkpoint_part *weights, size_t count, int firs
         snprintf(number, sizeof number, "%d", step);
         for (size_t i = 0; i < count; i++) weights->data[i] = (dea_real)step;
         const checkpoint_pair pair = {"step", number};
-        if (checkpoint_save(path, weights, 1, &pair, 1, NULL, &error) != 0 || write(out, &step, sizeof step) != sizeof step) _exit(1);
+        if (checkpoint_save(path, weights, 1, &pair, 1, NULL, &error) != 0 ||
+            write(out, &step, sizeof step) != sizeof step)
+            _exit(1);
     }
 }
 
 static void test_kill_at_any_moment(void **state) {
     (void)state;
-    enum { KILLS = 50, WIDTH = 400 };
+    enum { KILLS = 50, WIDTH = 256 };
     text_error error = {""};
     dea_tensor tensor[2];
     dea_table two = dea_table_init(tensor, 2);
@@ -732,10 +757,12 @@ static void test_kill_at_any_moment(void **state) {
         assert_true(child >= 0);
         if (child == 0) save_for_ever(&weights, two.elements, last + 1, ends[1]);
         close(ends[1]);
-        const struct timespec wait = {0, 1000000L + 1000L * (long)rng_below(&draws, 25000)};
+        int status, reported = last;
+        if (kill_number % 2 == 0)
+            assert_int_equal(read(ends[0], &reported, sizeof reported), sizeof reported); /* a slow machine saves too */
+        const struct timespec wait = {0, 1000000L + 1000L * (long)rng_below(&draws, 12000)};
         nanosleep(&wait, NULL);
         kill(child, SIGKILL);
-        int status, reported = last;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         while (read(ends[0], &step, sizeof step) == (ssize_t)sizeof step) reported = step;
@@ -756,7 +783,7 @@ static void test_kill_at_any_moment(void **state) {
         last = (int)there;
     }
     print_message("%d kills, %d of them in the middle of a write, %d saves\n", KILLS, torn, saves);
-    assert_true(saves > 0 && torn > 0);
+    assert_true(saves >= KILLS / 2 && torn > 0);
     free(data);
 }
 

@@ -531,6 +531,25 @@ static void test_interleaved_tensors_do_not_alias(void **state) {
     assert_status(dea_backward(&p.a, p.o, p.saved, p.d_o, &p.g, p.workspace, p.bytes), DEA_ERR_ALIAS);
 }
 
+/* Buffers that only touch share nothing, whatever their element size. */
+static void test_touching_buffers_do_not_alias(void **state) {
+    (void)state;
+    seed_numbers(88);
+    problem p = draw_problem(DENSE | LENGTHS, 1, 1, 1, 2, DEA_PATH_PLAIN);
+    dea_gate gate = dea_gate_init();
+    char *block = take(4 * sizeof(dea_real));
+    forward(&p);
+    p.key_lengths[0] = 1;
+    gate.winners = (int *)(void *)(block + 4), gate.beta = (dea_real *)(void *)(block + 8); /* one int, then one real */
+    gate_loss(&p, &gate);
+    memcpy(block, p.key_lengths, sizeof(int));
+    p.a.key_lengths = (const int *)(void *)block;
+    gate_loss(&p, &gate);
+    gate.winners = (int *)(void *)(block + 8);
+    dea_gate_result r;
+    assert_status(dea_gate_loss(&p.a, &gate, p.saved, &p.g, &r, p.workspace, p.bytes), DEA_ERR_ALIAS);
+}
+
 /* ---- parts ----------------------------------------------------------------------------------------------------------- */
 /* Calls with an output among `out` (24 numbers of pattern) must return `expected` and leave it. */
 #define REFUSED(expected, call)                                                                                        \
@@ -932,6 +951,7 @@ int main(void) {
         TEST(test_forward_aliasing),
         TEST(test_backward_and_gate_aliasing),
         TEST(test_interleaved_tensors_do_not_alias),
+        TEST(test_touching_buffers_do_not_alias),
         TEST(test_linear),
         TEST(test_layer_norm),
         TEST(test_elementwise),

@@ -1,5 +1,5 @@
-/* Model files and build/eval: the figures against the same figures worked out one row at a time, and every bad input one line.
- * The model is untrained: what is tested is the measuring. */
+/* Model files and build/eval: the figures against the same figures worked out one row at a time, and every bad input
+ * one line. The model is untrained: what is tested is the measuring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,13 +29,15 @@ static char program[512]; /* build/eval beside build/tests/ */
 static char folder[] = "/tmp/dea-eval-XXXXXX";
 static char ckpt[64], data[64], json[64], predictions[64], out[64], err[64];
 
-/* ---- a model and its data -------------------------------------------------------------------------------------------- */
+/* ---- a model and its data ---------------------------------------------------------------------------------------- */
 
 enum { ROWS = 24, TRAIN = 16 };
 
 static const char vocabulary_text[] =
-    "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n.\n'\ns\nruth\nmark\nis\naunt\nuncle\nof\nthe\nbox\njar\nbigger\nthan\nfits\ninside\nin\n"
-    "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\nt\nu\nv\nw\nx\ny\nz\n##a\n##b\n##c\n##d\n##e\n##f\n##g\n##h\n##i\n##j\n##k\n##l\n"
+    "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n.\n'"
+    "\ns\nruth\nmark\nis\naunt\nuncle\nof\nthe\nbox\njar\nbigger\nthan\nfits\ninside\nin\n"
+    "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\nt\nu\nv\nw\nx\ny\nz\n##a\n##b\n##c\n##d\n##e\n##f\n##g\n##"
+    "h\n##i\n##j\n##k\n##l\n"
     "##m\n##n\n##o\n##p\n##q\n##r\n##s\n##t\n##u\n##v\n##w\n##x\n##y\n##z\n+\n5\n3\n2\n8\n";
 
 static void write_text(const char *path, const char *text) {
@@ -61,13 +64,16 @@ static void write_data(const char *path) {
     for (int i = 0; i < TRAIN + ROWS; i++) { /* premises of unlike length, so that batches pad */
         const char *split = i < TRAIN ? "train" : "test";
         const int label = i % 2 == 0, kin = i % 4 < 2;
-        fprintf(file, "%s\t%s\t%s\t%d\t%s\t%d\tg%d\t", split, kin ? "kinship" : "babi18", kin ? "Kin" : "Size", label, label ? "true" : "hard",
-                kin ? 2 + i / 4 % 2 : 1, i / 2);
+        fprintf(file, "%s\t%s\t%s\t%d\t%s\t%d\tg%d\t", split, kin ? "kinship" : "babi18", kin ? "Kin" : "Size", label,
+                label ? "true" : "hard", kin ? 2 + i / 4 % 2 : 1, i / 2);
         for (int k = 0; k <= i / 2 % 5; k++)
-            fputs(kin ? (k ? " mark is the uncle of ruth." : "ruth is in the box.") : (k ? " the jar fits inside the box." : "the box is bigger than c."),
+            fputs(kin ? (k ? " mark is the uncle of ruth." : "ruth is in the box.")
+                      : (k ? " the jar fits inside the box." : "the box is bigger than c."),
                   file);
-        if (kin) fprintf(file, "\t%s\n", label ? "ruth is mark's aunt." : "mark is ruth's aunt.");
-        else fprintf(file, "\t%s\n", label ? "the box is bigger than the jar." : "the jar is in the box.");
+        if (kin)
+            fprintf(file, "\t%s\n", label ? "ruth is mark's aunt." : "mark is ruth's aunt.");
+        else
+            fprintf(file, "\t%s\n", label ? "the box is bigger than the jar." : "the jar is in the box.");
     }
     assert_int_equal(fclose(file), 0);
 }
@@ -83,7 +89,8 @@ static encoder_config tiny_config(void) {
 }
 
 /* Saves an untrained model; `spoil` may change the configuration after the weights were made. */
-static void save_model(const char *path, encoder_config config, void (*spoil)(encoder_config *), const char *vocabulary) {
+static void save_model(const char *path, encoder_config config, void (*spoil)(encoder_config *),
+                       const char *vocabulary) {
     text_error error = {""};
     char message[160];
     tokenizer *t = tokenizer_parse("vocabulary", vocabulary, strlen(vocabulary), true, &error);
@@ -125,7 +132,7 @@ static int tear_down(void **state) {
     return system(command);
 }
 
-/* ---- running the program --------------------------------------------------------------------------------------------- */
+/* ---- running the program ----------------------------------------------------------------------------------------- */
 
 /* Arguments up to NULL. The exit code; stdout and stderr are in the files `out` and `err`. */
 static pid_t start(const char *const *arguments) {
@@ -176,7 +183,7 @@ static void assert_nothing_written(void) {
     assert_int_not_equal(system(command), 0);
 }
 
-/* ---- model files ----------------------------------------------------------------------------------------------------- */
+/* ---- model files ------------------------------------------------------------------------------------------------- */
 
 static void test_config_round_trip(void **state) {
     (void)state;
@@ -184,20 +191,24 @@ static void test_config_round_trip(void **state) {
     encoder_config c = tiny_config(), back;
     c.vocab = 77;
     c.positions = ENCODER_LEARNT;
-    c.norm_eps = 1e-12, c.dropout = 0.1, c.fixed_alpha = 1.0 / 3, c.post_norm = 1, c.language_model = 1, c.tie_k_to_q = 1;
+    c.norm_eps = 1e-12, c.dropout = 0.1, c.fixed_alpha = 1.0 / 3, c.post_norm = 1, c.language_model = 1,
+    c.tie_k_to_q = 1;
     char *text = model_config_print(&c);
     assert_non_null(text);
     memset(&back, 0, sizeof back);
     if (model_config_parse("f", text, &back, &error) != 0) fail_msg("%s", error.message);
     char *again = model_config_print(&back);
     assert_string_equal(text, again);
-    assert_true(back.norm_eps == c.norm_eps && back.fixed_alpha == c.fixed_alpha && back.positions == c.positions && back.vocab == 77);
+    assert_true(back.norm_eps == c.norm_eps && back.fixed_alpha == c.fixed_alpha && back.positions == c.positions &&
+                back.vocab == 77);
     free(again);
     const char *const bad[] = {"", "[]", "{}", "{\"vocab\":1}", "nonsense"};
     for (int i = 0; i < 5; i++) assert_int_equal(model_config_parse("f", bad[i], &back, &error), -1);
     /* One member changed at a time. */
-    const char *const from[] = {"\"vocab\":77", "\"vocab\":77", "\"positions\":\"learnt\"", "\"dropout\":0.1", "\"heads\":", "\"heads\":2"};
-    const char *const to[] = {"\"vocab\":77.5", "\"vocab\":\"77\"", "\"positions\":\"rotary\"", "\"dropout\":[]", "\"hands\":", "\"more\":1,\"heads\":2"};
+    const char *const from[] = {"\"vocab\":77",    "\"vocab\":77", "\"positions\":\"learnt\"",
+                                "\"dropout\":0.1", "\"heads\":",   "\"heads\":2"};
+    const char *const to[] = {"\"vocab\":77.5", "\"vocab\":\"77\"", "\"positions\":\"rotary\"",
+                              "\"dropout\":[]", "\"hands\":",       "\"more\":1,\"heads\":2"};
     for (int i = 0; i < 6; i++) {
         char changed[2048];
         const char *at = strstr(text, from[i]);
@@ -230,8 +241,11 @@ static void test_models_that_do_not_fit(void **state) {
     const struct {
         void (*spoil)(encoder_config *);
         const char *what;
-    } cases[] = {{more_words, "pieces, its configuration says"}, {wider, "has another shape"}, {endless, "rows of 1073741824 tokens"},
-                 {more_layers, "that its configuration does not have"}, {no_heads, "makes no model"}};
+    } cases[] = {{more_words, "pieces, its configuration says"},
+                 {wider, "has another shape"},
+                 {endless, "rows of 1073741824 tokens"},
+                 {more_layers, "that its configuration does not have"},
+                 {no_heads, "makes no model"}};
     char path[96];
     snprintf(path, sizeof path, "%s/spoilt", folder);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -245,7 +259,7 @@ static void test_models_that_do_not_fit(void **state) {
     unlink(path);
 }
 
-/* ---- figures --------------------------------------------------------------------------------------------------------- */
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
 
 typedef struct loaded {
     model m;
@@ -275,15 +289,18 @@ typedef struct single {
 } single;
 
 /* Photo-finishes of one head, by the equations: the target is the labelled key with the largest S*(alpha). */
-static void finishes_by_hand(single *s, const dea_maps *m, const dea_label_block *block, size_t blocks, size_t head, size_t length) {
+static void finishes_by_hand(single *s, const dea_maps *m, const dea_label_block *block, size_t blocks, size_t head,
+                             size_t length) {
     for (size_t i = 0; i < length; i++) {
         double best = -INFINITY, target_alpha = 0;
         size_t target = 0;
         for (size_t j = 0; j < length; j++)
             for (size_t k = 0; k < blocks; k++)
-                if ((int)i >= block[k].q_begin && (int)i < block[k].q_end && (int)j >= block[k].k_begin && (int)j < block[k].k_end) {
+                if ((int)i >= block[k].q_begin && (int)i < block[k].q_end && (int)j >= block[k].k_begin &&
+                    (int)j < block[k].k_end) {
                     const size_t at = (head * length + i) * length + j;
-                    const double alpha = (double)block[k].alpha, score = (1 - alpha) * (double)m->et0[at] + alpha * (double)m->et1[at];
+                    const double alpha = (double)block[k].alpha,
+                                 score = (1 - alpha) * (double)m->et0[at] + alpha * (double)m->et1[at];
                     if (score > best) best = score, target = j, target_alpha = alpha;
                 }
         if (isinf(best)) continue;
@@ -291,7 +308,8 @@ static void finishes_by_hand(single *s, const dea_maps *m, const dea_label_block
         for (size_t j = 0; j < length; j++) {
             const size_t p = (head * length + i) * length + j;
             double beta;
-            if (j != target && dea_beta((double)m->et0[t], (double)m->et1[t], (double)m->et0[p], (double)m->et1[p], &beta))
+            if (j != target &&
+                dea_beta((double)m->et0[t], (double)m->et1[t], (double)m->et0[p], (double)m->et1[p], &beta))
                 metrics_side_add(&s->sides, target_alpha, (double)m->alpha_hat[t], beta);
         }
     }
@@ -328,16 +346,20 @@ static void run_single(const loaded *l, const row *r, labeller *labels, single *
     for (size_t k = 0; k < list.blocks.count; k++) {
         const dea_label_block *b = &list.blocks.block[k];
         for (int layer = 0; layer < c->layers; layer++)
-            s->alpha_hat += encoder_block_mean(maps[layer].alpha_hat, c->heads, (int)length, b) / c->layers / (double)list.blocks.count;
+            s->alpha_hat += encoder_block_mean(maps[layer].alpha_hat, c->heads, (int)length, b) / c->layers /
+                            (double)list.blocks.count;
         s->alpha += (double)b->alpha / (double)list.blocks.count;
         for (int layer = 0; layer < c->layers; layer++)
             for (size_t h = 0; h < (size_t)c->heads; h++)
                 for (int i = b->q_begin; i < b->q_end; i++)
                     for (int j = b->k_begin; j < b->k_end; j++, s->cells++)
-                        s->cell_error += fabs((double)maps[layer].alpha_hat[(h * length + (size_t)i) * length + (size_t)j] - (double)b->alpha);
+                        s->cell_error +=
+                            fabs((double)maps[layer].alpha_hat[(h * length + (size_t)i) * length + (size_t)j] -
+                                 (double)b->alpha);
     }
     for (int layer = 0; layer < c->layers; layer++)
-        for (size_t h = 0; h < (size_t)c->heads; h++) finishes_by_hand(s, &maps[layer], list.blocks.block, list.blocks.count, h, length);
+        for (size_t h = 0; h < (size_t)c->heads; h++)
+            finishes_by_hand(s, &maps[layer], list.blocks.block, list.blocks.count, h, length);
     free(maps);
     free(memory);
     encoder_work_free(&work);
@@ -388,7 +410,8 @@ static void check_scores(const char *oracle) {
     assert_true(llabs(s.sides.all.right - sides.all.right) <= 5);
     assert_true(llabs(s.sides.close.count - sides.close.count) <= 5);
     assert_true(llabs(s.sides.close.right - sides.close.right) <= 8);
-    for (int i = 0; i < s.layers * s.heads; i++) assert_true(s.entropy[i] > 0 && s.entropy[i] <= 1 && s.gate[i] > 0 && s.gate[i] <= 0.9501);
+    for (int i = 0; i < s.layers * s.heads; i++)
+        assert_true(s.entropy[i] > 0 && s.entropy[i] <= 1 && s.gate[i] > 0 && s.gate[i] <= 0.9501);
     scores_free(&s);
     labeller_close(&labels);
     unload(&l);
@@ -439,9 +462,12 @@ static void test_tables(void **state) {
     static tables t;
     text_error error = {""};
     const row r[6] = {
-        {"test", "kin", "Kin", 1, "true", 2, "a", "p1", "ruth is mark's aunt."}, {"test", "kin", "Kin", 0, "hard", 2, "a", "p1", "mark is ruth's aunt."},
-        {"test", "kin", "Kin", 1, "true", 3, "b", "p2", "ann is tom's niece."},  {"test", "kin", "Kin", 0, "hard", 3, "b", "p2", "ann is tom's sister."},
-        {"test", "isa", "IsA", 1, "true", 0, "c", "p3", "a b"},                  {"test", "isa", "IsA", 0, "easy", 0, "c", "p4", "b a"},
+        {"test", "kin", "Kin", 1, "true", 2, "a", "p1", "ruth is mark's aunt."},
+        {"test", "kin", "Kin", 0, "hard", 2, "a", "p1", "mark is ruth's aunt."},
+        {"test", "kin", "Kin", 1, "true", 3, "b", "p2", "ann is tom's niece."},
+        {"test", "kin", "Kin", 0, "hard", 3, "b", "p2", "ann is tom's sister."},
+        {"test", "isa", "IsA", 1, "true", 0, "c", "p3", "a b"},
+        {"test", "isa", "IsA", 0, "easy", 0, "c", "p4", "b a"},
     };
     const unsigned char right[6] = {1, 0, 1, 1, 0, 1}, one[6] = {1, 1, 1, 1, 1, 1}, none[6] = {0};
     const unsigned char *baseline[BASELINE_KINDS] = {none, one, none, right};
@@ -468,7 +494,7 @@ static void test_tables(void **state) {
     tables_free(&t);
 }
 
-/* ---- the program ----------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static double get(const cJSON *object, const char *name) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
@@ -480,9 +506,23 @@ static void test_program(void **state) {
     (void)state;
     assert_int_equal(RUN("--ckpt", ckpt, "--data", data, "--json", json, "--predictions", predictions), 0);
     char *page = read_text(out), *text = read_text(json), *listed = read_text(predictions);
-    const char *const wanted[] = {"step 1234", "24 rows", "Accuracy, %", "kinship", "babi18", "steps 2", "swapped, false", "kind hard", "MAE of label blocks",
-                                  "Spearman", "band agreement", "side of beta", "|alpha - beta| < 0.1", "Attention entropy",
-                                  "expected calibration error", "Paris demo", "France"};
+    const char *const wanted[] = {"step 1234",
+                                  "24 rows",
+                                  "Accuracy, %",
+                                  "kinship",
+                                  "babi18",
+                                  "steps 2",
+                                  "swapped, false",
+                                  "kind hard",
+                                  "MAE of label blocks",
+                                  "Spearman",
+                                  "band agreement",
+                                  "side of beta",
+                                  "|alpha - beta| < 0.1",
+                                  "Attention entropy",
+                                  "expected calibration error",
+                                  "Paris demo",
+                                  "France"};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (!strstr(page, wanted[i])) fail_msg("the page lacks '%s':\n%s", wanted[i], page);
     cJSON *report = cJSON_Parse(text);
@@ -496,8 +536,9 @@ static void test_program(void **state) {
         int number, steps, label, predicted;
         char source[32], relation[32], kind[32];
         double probability, alpha, hat;
-        assert_int_equal(sscanf(line, "%d\t%31s\t%31s\t%31s\t%d\t%d\t%d\t%lf\t%lf\t%lf", &number, source, relation, kind, &steps, &label, &predicted,
-                                &probability, &alpha, &hat), 10);
+        assert_int_equal(sscanf(line, "%d\t%31s\t%31s\t%31s\t%d\t%d\t%d\t%lf\t%lf\t%lf", &number, source, relation,
+                                kind, &steps, &label, &predicted, &probability, &alpha, &hat),
+                         10);
         assert_int_equal(number, ++count);
         right += label == predicted;
         if (strcmp(source, "kinship") == 0) kin++, kin_right += label == predicted;
@@ -507,9 +548,11 @@ static void test_program(void **state) {
     assert_true(fabs(get(cJSON_GetObjectItem(report, "by_source"), "kinship") - (double)kin_right / kin) < 1e-12);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(report, "by_kind")), 2);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(report, "by_steps")), 3);
-    const char *const numbers[] = {"accuracy_low", "accuracy_high", "alpha_mae", "alpha_mae_constant", "band_agreement", "side_accuracy", "side_constant",
-                                   "side_close", "attention_entropy", "ece"};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) assert_true(get(report, numbers[i]) >= 0 && get(report, numbers[i]) <= 1);
+    const char *const numbers[] = {
+        "accuracy_low",  "accuracy_high", "alpha_mae",  "alpha_mae_constant", "band_agreement",
+        "side_accuracy", "side_constant", "side_close", "attention_entropy",  "ece"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        assert_true(get(report, numbers[i]) >= 0 && get(report, numbers[i]) <= 1);
     assert_true(fabs(get(report, "alpha_pearson")) <= 1 && fabs(get(report, "alpha_spearman")) <= 1);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(report, "baselines")), BASELINE_KINDS);
     cJSON_Delete(report);
@@ -572,11 +615,16 @@ static void test_bad_inputs(void **state) {
         {{"--ckpt", ckpt, "--data", data, "--split", "dev"}, 1, "has no rows of split dev"},
         {{"--ckpt", ckpt, "--data", data, "--oracle", "/no/such"}, 1, "/no/such"},
         {{"--ckpt", ckpt, "--data", broken}, 1, "broken:2:"},
-        {{"--ckpt", ckpt, "--data", data, "--json", "/no/such/folder/r.json"}, 1, "/no/such/folder/r.json: cannot be written"},
+        {{"--ckpt", ckpt, "--data", data, "--json", "/no/such/folder/r.json"},
+         1,
+         "/no/such/folder/r.json: cannot be written"},
         {{"--ckpt", ckpt, "--data", path}, 1, "does not fit this data"},
     };
-    write_text(path, "1\t\xe6\x9d\xb1\xe4\xba\xac \xe6\x9d\xb1\xe4\xba\xac.\t\xe4\xba\xac \xe4\xba\xac \xe4\xba\xac \xe4\xba\xac.\n"
-                     "0\t\xe6\x9d\xb1\xe4\xba\xac \xe6\x9d\xb1\xe4\xba\xac.\t\xe6\x9d\xb1 \xe4\xba\xac \xe4\xba\xac \xe4\xba\xac.\n");
+    write_text(
+        path,
+        "1\t\xe6\x9d\xb1\xe4\xba\xac \xe6\x9d\xb1\xe4\xba\xac.\t\xe4\xba\xac \xe4\xba\xac \xe4\xba\xac \xe4\xba\xac.\n"
+        "0\t\xe6\x9d\xb1\xe4\xba\xac \xe6\x9d\xb1\xe4\xba\xac.\t\xe6\x9d\xb1 \xe4\xba\xac \xe4\xba\xac "
+        "\xe4\xba\xac.\n");
     write_text(broken, "1\tp\th\n2\tp\th\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int code = finish(start(cases[i].arguments));
@@ -599,15 +647,22 @@ static void test_bad_inputs(void **state) {
 
 static void test_interruption(void **state) {
     (void)state;
-    const pid_t child = start((const char *const[]){"--ckpt", ckpt, "--json", json, "--predictions", predictions, NULL});
-    const struct timespec wait = {0, 150000000}; /* in the middle of making the data set */
-    nanosleep(&wait, NULL);
+    const pid_t child =
+        start((const char *const[]){"--ckpt", ckpt, "--json", json, "--predictions", predictions, NULL});
+    /* Its outputs are opened, so it is about to make the data set, which takes a while. */
+    char pattern[96];
+    snprintf(pattern, sizeof pattern, "%s/p.tsv.*", folder);
+    glob_t found = {0};
+    const struct timespec wait = {0, 5000000};
+    for (int i = 0; i < 4000 && glob(pattern, 0, NULL, &found) == GLOB_NOMATCH; i++) nanosleep(&wait, NULL);
+    assert_int_equal(found.gl_pathc, 1);
+    globfree(&found);
     kill(child, SIGINT);
     assert_int_equal(finish(child), 130);
     assert_nothing_written();
 }
 
-/* ---- compare --------------------------------------------------------------------------------------------------------- */
+/* ---- compare ----------------------------------------------------------------------------------------------------- */
 
 static int compare(const char *const *arguments) {
     char eval[sizeof program];
@@ -625,8 +680,9 @@ static void test_compare(void **state) {
     for (int i = 0; i < 6; i++) {
         char text[256];
         snprintf(path[i], sizeof path[i], "%s/report%d", folder, i);
-        snprintf(text, sizeof text, "{\"accuracy\": %g, \"by_source\": {\"kinship\": 0.5}, \"alpha_mae\": %s, \"side_close\": null}", accuracy[i],
-                 i < 3 ? "0.125" : "null");
+        snprintf(text, sizeof text,
+                 "{\"accuracy\": %g, \"by_source\": {\"kinship\": 0.5}, \"alpha_mae\": %s, \"side_close\": null}",
+                 accuracy[i], i < 3 ? "0.125" : "null");
         write_text(path[i], text);
     }
     snprintf(base, sizeof base, "base=%s,%s,%s", path[0], path[1], path[2]);
@@ -638,7 +694,7 @@ static void test_compare(void **state) {
     assert_non_null(strstr(page, "72.0 +-6.6*"));
     assert_non_null(strstr(page, "kinship             50.0 +-0.0       50.0 +-0.0\n"));
     assert_non_null(strstr(page, "alpha MAE        0.125 +-0.000                -\n"));
-    assert_non_null(strstr(page, "side close                -                -\n"));
+    assert_non_null(strstr(page, "side close                   -                -\n"));
     assert_non_null(strstr(page, "other: 1 of 4 runs are not there"));
     free(page);
     assert_int_equal(compare((const char *const[]){"--markdown", base, NULL}), 0);

@@ -1,9 +1,9 @@
 /* The golden values of tests/golden, in double. test_golden_float.c runs the same in float. Runs in the project's root. */
 #ifndef GOLDEN_FLOAT
 #    define DEA_REAL double
-#    define DEA_STATIC
-#    define DEA_IMPLEMENTATION
 #endif
+#define DEA_STATIC
+#define DEA_IMPLEMENTATION
 #include "dea.h"
 #include "golden.h"
 #include "support.h"

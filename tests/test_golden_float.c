@@ -1,3 +1,3 @@
-/* The golden values in float, against the library's own object. */
+/* The golden values in float. */
 #define GOLDEN_FLOAT
 #include "test_golden.c"

@@ -20,7 +20,7 @@ static void assert_near(double x, double y, double tolerance) {
     if (!(fabs(x - y) <= tolerance)) fail_msg("%.17g is not within %g of %.17g", x, tolerance, y);
 }
 
-/* ---- accuracy -------------------------------------------------------------------------------------------------------- */
+/* ---- accuracy ---------------------------------------------------------------------------------------------------- */
 
 static void test_wilson(void **state) {
     (void)state;
@@ -29,8 +29,10 @@ static void test_wilson(void **state) {
         int64_t right, count;
         double low, high;
     } known[] = {
-        {5, 10, 0.236593090512564, 0.763406909487436}, {0, 10, 0, 0.277532799862889},
-        {10, 10, 0.722467200137111, 1},                {850, 1000, 0.826531341573200, 0.870789927486912},
+        {5, 10, 0.236593090512564, 0.763406909487436},
+        {0, 10, 0, 0.277532799862889},
+        {10, 10, 0.722467200137111, 1},
+        {850, 1000, 0.826531341573200, 0.870789927486912},
         {1, 2, 0.094531205734230, 0.905468794265770},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -98,7 +100,7 @@ static void test_by_key(void **state) {
     assert_int_equal(metrics_by_key(key, right, 0, groups, KEYS), 0);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static void test_known_correlations(void **state) {
     (void)state;
@@ -114,7 +116,8 @@ static void test_known_correlations(void **state) {
     assert_near(metrics_mae(x, y, 11), 1.8954545454545, 1e-12);
     const double flat[4] = {3, 3, 3, 3};
     assert_true(isnan(metrics_pearson(flat, rising, 4)) && isnan(metrics_spearman(rising, flat, 4, scratch)));
-    assert_true(isnan(metrics_pearson(x, y, 0)) && isnan(metrics_mae(x, y, 0)) && isnan(metrics_spearman(x, y, 0, scratch)));
+    assert_true(isnan(metrics_pearson(x, y, 0)) && isnan(metrics_mae(x, y, 0)) &&
+                isnan(metrics_spearman(x, y, 0, scratch)));
     assert_near(metrics_constant_mae(tied, 4, scratch), 2, 1e-15);
     assert_true(isnan(metrics_constant_mae(tied, 0, scratch)));
 }
@@ -158,11 +161,12 @@ static void test_constant_is_the_best(void **state) {
     assert_near(least, best, 1e-3);
 }
 
-/* ---- alpha ----------------------------------------------------------------------------------------------------------- */
+/* ---- alpha ------------------------------------------------------------------------------------------------------- */
 
 static void test_bands(void **state) {
     (void)state;
-    const double truth[7] = {0.01, 0.02, 0.2, 0.8, 0.9, 0.95, 0.5}, predicted[7] = {0.05, 0.06, 0.3, 0.75, 0.2, 0.6, 0.5};
+    const double truth[7] = {0.01, 0.02, 0.2, 0.8, 0.9, 0.95, 0.5},
+                 predicted[7] = {0.05, 0.06, 0.3, 0.75, 0.2, 0.6, 0.5};
     const metrics_bands t = metrics_band_table(predicted, truth, 7);
     const int64_t expected[4][4] = {{1, 0, 0, 1}, {0, 1, 0, 0}, {0, 1, 1, 1}, {0, 0, 0, 1}};
     assert_memory_equal(t.matrix, expected, sizeof expected);
@@ -185,7 +189,8 @@ static void test_sides(void **state) {
     for (int i = 0; i < N; i++) {
         alpha[i] = uniform(&draws) * 0.95;
         hat[i] = uniform(&draws) * 0.95;
-        beta[i] = ((double)rng_below(&draws, 1024) + 0.5) / 1024; /* in the middle of a bin, so that the grid is exact */
+        beta[i] =
+            ((double)rng_below(&draws, 1024) + 0.5) / 1024; /* in the middle of a bin, so that the grid is exact */
         metrics_side_add(&sides, alpha[i], hat[i], beta[i]);
         const int good = (alpha[i] - beta[i]) * (hat[i] - beta[i]) > 0;
         right += good;
@@ -215,7 +220,7 @@ static void test_sides(void **state) {
     assert_int_equal(sides.all.count, N + 2);
 }
 
-/* ---- attention and calibration --------------------------------------------------------------------------------------- */
+/* ---- attention and calibration ----------------------------------------------------------------------------------- */
 
 static void test_entropy(void **state) {
     (void)state;
@@ -249,7 +254,8 @@ static void test_ece(void **state) {
         double sum = 0, hits = 0;
         int n = 0;
         for (int i = 0; i < N; i++)
-            if (confidence[i] >= bin / 15.0 && (confidence[i] < (bin + 1) / 15.0 || bin == 14)) n++, sum += confidence[i], hits += right[i];
+            if (confidence[i] >= bin / 15.0 && (confidence[i] < (bin + 1) / 15.0 || bin == 14))
+                n++, sum += confidence[i], hits += right[i];
         if (n) expected += (double)n / N * fabs(hits / n - sum / n);
     }
     c = metrics_calibrate(confidence, right, N);

@@ -31,7 +31,7 @@ static void literal_step(const dea_adamw *o, arena *a, int step, double factor) 
         for (size_t j = 0; j < a->tensors[i].count; ++j)
             norm[a->tensors[i].group] += pow(a->grads[a->tensors[i].offset + j], 2);
     for (int i = 0; i < 4; ++i) {
-        int g = a->tensors[i].group;
+        dea_group g = a->tensors[i].group;
         double total = sqrt(norm[g]), clip = o->clip[g] > 0 && total > o->clip[g] ? o->clip[g] / total : 1;
         double lr = o->lr[g] * a->tensors[i].lr_scale * factor;
         for (size_t j = a->tensors[i].offset; j < a->tensors[i].offset + a->tensors[i].count; ++j) {
@@ -62,6 +62,7 @@ static void test_adamw_is_adamw(void **state) {
     dea_adamw o = dea_adamw_init();
     o.lr[0] = 3e-2, o.lr[1] = 1e-1, o.weight_decay = 0.3, o.eps = 1e-3;
     for (int step = 1; step <= 20; ++step) {
+        o.clip[step % 2] = step % 5 ? 1 : 0; /* 0: no clipping */
         double main_scale = step % 3 ? 0.05 : 5, gate_scale = step % 2 ? 7 : 0.02; /* clipped now and then */
         for (int i = 0; i < 4; ++i)
             fill_gauss(a.grads + a.tensors[i].offset, a.tensors[i].count, i < 2 ? main_scale : gate_scale);

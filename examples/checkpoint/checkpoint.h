@@ -1,12 +1,12 @@
-/* Parameter arenas in a safetensors file: 8 bytes of header length, a JSON header (names, dtypes, shapes, offsets, and a
- * map of strings under __metadata__), then the tensors, F32, little-endian, without gaps.
+/* Parameter arenas in a safetensors file: 8 bytes of header length, a JSON header (names, dtypes, shapes, offsets, and
+ * a map of strings under __metadata__), then the tensors, F32, little-endian, without gaps.
  *
- * A file appears whole or not at all: it is written to PATH.tmp, synced, renamed, and its folder synced. Whatever fails,
- * also a kill at any moment, the old file stays as it was. One writer a path at a time.
+ * A file appears whole or not at all: it is written to PATH.tmp, synced, renamed, and its folder synced. Whatever
+ * fails, also a kill at any moment, the old file stays as it was. One writer a path at a time.
  *
- * Nothing here knows of a model. For training that can be resumed, write two files: one of the weights, which is all that
- * evaluation reads, and one of the whole state (weights, both moments, counters), which is all that resuming reads: then a
- * kill between the two renames cannot tear them apart.
+ * Nothing here knows of a model. For training that can be resumed, write two files: one of the weights, which is all
+ * that evaluation reads, and one of the whole state (weights, both moments, counters), which is all that resuming
+ * reads: then a kill between the two renames cannot tear them apart.
  *
  *     checkpoint_part weights = {"", &table, params};
  *     checkpoint_pair pairs[] = {{"config", config_json}, {"vocab", vocab}};
@@ -39,13 +39,15 @@ typedef struct checkpoint_pair {
     const char *key, *value; /* NUL-terminated UTF-8, any length */
 } checkpoint_pair;
 
-/* Writes the parts' tensors and the pairs (keys distinct; "format" and "dea_version" are added). 0, or -1: a number that is
- * NaN, infinite or too large for F32, a name that stands twice, or anything the disk says. io NULL: checkpoint_posix. */
+/* Writes the parts' tensors and the pairs (keys distinct; "format" and "dea_version" are added). 0, or -1: a number
+ * that is NaN, infinite or too large for F32, a name that stands twice, or anything the disk says. io NULL:
+ * checkpoint_posix. */
 int checkpoint_save(const char *path, const checkpoint_part *parts, int part_count, const checkpoint_pair *pairs,
                     int pair_count, const checkpoint_io *io, text_error *error);
 
-/* A file whose header has been read and found right: lengths, offsets (no overlap, no gap, nothing out of range), dtypes,
- * shapes, names. Whatever the file claims, memory stays within a small multiple of the header, which is at most 8 MB. */
+/* A file whose header has been read and found right: lengths, offsets (no overlap, no gap, nothing out of range),
+ * dtypes, shapes, names. Whatever the file claims, memory stays within a small multiple of the header, which is at most
+ * 8 MB. */
 typedef struct checkpoint checkpoint;
 
 /* NULL with a message. io must outlive the checkpoint; NULL: checkpoint_posix. */
@@ -71,12 +73,12 @@ typedef enum checkpoint_match {
     CHECKPOINT_MISSING_OK = 2 /* tensors that the file lacks keep their values: a new head on trained layers */
 } checkpoint_match;           /* the last two may be or-ed */
 
-/* Whether the file's tensors are those of the parts, by name and shape; data is not used, so ask before you allocate. The number
- * of the parts' tensors that the file has, or -1 with a message. */
+/* Whether the file's tensors are those of the parts, by name and shape; data is not used, so ask before you allocate.
+ * The number of the parts' tensors that the file has, or -1 with a message. */
 int checkpoint_fits(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error);
 
-/* Fills the parts. The number of tensors read, or -1 with a message; then the arenas are as they were, unless the disk failed
- * or the file changed between the check and the copy. Padding between tensors is not touched. */
+/* Fills the parts. The number of tensors read, or -1 with a message; then the arenas are as they were, unless the disk
+ * failed or the file changed between the check and the copy. Padding between tensors is not touched. */
 int checkpoint_read(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error);
 
 #endif

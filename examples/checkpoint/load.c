@@ -29,7 +29,7 @@ struct checkpoint {
     uint64_t data, bytes; /* where tensors start in the file; how many bytes follow */
 };
 
-/* ---- reading bytes --------------------------------------------------------------------------------------------------- */
+/* ---- reading bytes ----------------------------------------------------------------------------------------------- */
 
 static int read_all(const checkpoint *c, void *data, size_t size, uint64_t offset, text_error *error) {
     unsigned char *bytes = data;
@@ -54,17 +54,19 @@ static char *read_header(checkpoint *c, size_t *length, text_error *error) {
         return NULL;
     }
     if (size < 8 + 2) {
-        text_fail(error, "%s: is no checkpoint: %lld bytes are too few; it was cut off or is another kind of file", c->path,
-                  (long long)size);
+        text_fail(error, "%s: is no checkpoint: %lld bytes are too few; it was cut off or is another kind of file",
+                  c->path, (long long)size);
         return NULL;
     }
     if (read_all(c, prefix, sizeof prefix, 0, error) != 0) return NULL;
     uint64_t claimed = 0;
     for (int i = 0; i < 8; i++) claimed |= (uint64_t)prefix[i] << (8 * i);
     if (claimed < 2 || claimed > (uint64_t)size - 8 || claimed > CHECKPOINT_HEADER_LIMIT) {
-        text_fail(error, "%s: is no checkpoint: it claims a header of %llu bytes, the file has %lld and at most %d are allowed; it "
-                         "was cut off or is another kind of file",
-                  c->path, (unsigned long long)claimed, (long long)size, CHECKPOINT_HEADER_LIMIT);
+        text_fail(
+            error,
+            "%s: is no checkpoint: it claims a header of %llu bytes, the file has %lld and at most %d are allowed; it "
+            "was cut off or is another kind of file",
+            c->path, (unsigned long long)claimed, (long long)size, CHECKPOINT_HEADER_LIMIT);
         return NULL;
     }
     *length = (size_t)claimed;
@@ -82,7 +84,7 @@ static char *read_header(checkpoint *c, size_t *length, text_error *error) {
     return text;
 }
 
-/* ---- checking the header --------------------------------------------------------------------------------------------- */
+/* ---- checking the header ----------------------------------------------------------------------------------------- */
 
 /* A whole number in [low, high] that a double holds exactly. */
 static int whole(const cJSON *item, double low, double high, uint64_t *value) {
@@ -120,7 +122,8 @@ static int parse_entry(const checkpoint *c, const cJSON *item, entry *out, text_
         return bad_tensor(c, item->string, "needs dtype, shape and data_offsets and nothing else", error);
     if (!cJSON_IsString(dtype) || strcmp(dtype->valuestring, "F32") != 0)
         return bad_tensor(c, item->string, "is not of dtype F32", error);
-    if (!parse_shape(shape, out)) return bad_tensor(c, item->string, "has a shape that is not 0 to 4 whole numbers above 0", error);
+    if (!parse_shape(shape, out))
+        return bad_tensor(c, item->string, "has a shape that is not 0 to 4 whole numbers above 0", error);
     if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 || !whole(offsets->child, 0, exact, &out->begin) ||
         !whole(offsets->child->next, 0, exact, &out->end) || out->begin > out->end)
         return bad_tensor(c, item->string, "has data_offsets that are not two rising whole numbers", error);
@@ -148,11 +151,13 @@ static int check_places(const checkpoint *c, text_error *error) {
         at = c->tensor[i].end;
     }
     if (at > c->bytes)
-        return text_fail(error, "%s: is cut off: %llu of %llu bytes of tensors are there; use another copy or train again", c->path,
-                         (unsigned long long)c->bytes, (unsigned long long)at);
+        return text_fail(error,
+                         "%s: is cut off: %llu of %llu bytes of tensors are there; use another copy or train again",
+                         c->path, (unsigned long long)c->bytes, (unsigned long long)at);
     if (at < c->bytes)
-        return text_fail(error, "%s: is damaged or foreign: %llu bytes follow the last tensor; use another copy or train again",
-                         c->path, (unsigned long long)(c->bytes - at));
+        return text_fail(
+            error, "%s: is damaged or foreign: %llu bytes follow the last tensor; use another copy or train again",
+            c->path, (unsigned long long)(c->bytes - at));
     return 0;
 }
 
@@ -165,8 +170,9 @@ static int check_metadata(checkpoint *c, const cJSON *item, text_error *error) {
     }
     string_map_free(&keys);
     if (status != 0)
-        return text_fail(error, "%s: is damaged or foreign: %s is not one map of distinct strings; use another copy or train again",
-                         c->path, CHECKPOINT_METADATA);
+        return text_fail(
+            error, "%s: is damaged or foreign: %s is not one map of distinct strings; use another copy or train again",
+            c->path, CHECKPOINT_METADATA);
     c->metadata = item;
     return 0;
 }
@@ -193,26 +199,29 @@ static int parse_header(checkpoint *c, const char *text, size_t length, text_err
     c->header = cJSON_ParseWithLengthOpts(text, length, &end, 0);
     while (c->header && end < text + length && *end == ' ') end++;
     if (!cJSON_IsObject(c->header) || end != text + length)
-        return text_fail(error, "%s: is no checkpoint: its header is not a JSON object; it is damaged or another kind of file",
+        return text_fail(error,
+                         "%s: is no checkpoint: its header is not a JSON object; it is damaged or another kind of file",
                          c->path);
     if (parse_entries(c, error) != 0 || check_places(c, error) != 0) return -1;
     const char *format = checkpoint_get(c, "format");
     if (!format || strcmp(format, CHECKPOINT_FORMAT) != 0)
-        return text_fail(error, "%s: is a safetensors file of another program: its metadata lacks \"format\": \"%s\"; give a "
-                                "checkpoint written by build/train",
+        return text_fail(error,
+                         "%s: is a safetensors file of another program: its metadata lacks \"format\": \"%s\"; give a "
+                         "checkpoint written by build/train",
                          c->path, CHECKPOINT_FORMAT);
     if (c->count == 0) return text_fail(error, "%s: holds no tensor; use another copy or train again", c->path);
     return 0;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int open_file(checkpoint *c, const char *path, text_error *error) {
     c->path = malloc(strlen(path) + 1);
     if (!c->path) return text_fail_memory(error, strlen(path) + 1);
     strcpy(c->path, path);
     c->fd = c->io->open_read(path);
-    if (c->fd < 0) return text_fail(error, "%s: cannot be opened: %s; give the path of a checkpoint file", path, strerror(errno));
+    if (c->fd < 0)
+        return text_fail(error, "%s: cannot be opened: %s; give the path of a checkpoint file", path, strerror(errno));
     size_t length;
     char *text = read_header(c, &length, error);
     const int status = text ? parse_header(c, text, length, error) : -1;
@@ -243,7 +252,7 @@ void checkpoint_close(checkpoint *c) {
     free(c);
 }
 
-/* ---- metadata -------------------------------------------------------------------------------------------------------- */
+/* ---- metadata ---------------------------------------------------------------------------------------------------- */
 
 const char *checkpoint_get(const checkpoint *c, const char *key) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(c->metadata, key);
@@ -252,53 +261,64 @@ const char *checkpoint_get(const checkpoint *c, const char *key) {
 
 const char *checkpoint_need(const checkpoint *c, const char *key, text_error *error) {
     const char *value = checkpoint_get(c, key);
-    if (!value) text_fail(error, "%s: its metadata lacks '%s'; give a checkpoint of the kind that is asked for", c->path, key);
+    if (!value)
+        text_fail(error, "%s: its metadata lacks '%s'; give a checkpoint of the kind that is asked for", c->path, key);
     return value;
 }
 
 static int bad_value(const checkpoint *c, const char *key, const char *value, const char *wanted, text_error *error) {
     char shown[256];
-    return text_fail(error, "%s: its metadata says '%s' is \"%s\", which is not %s; use another copy or train again", c->path, key,
-                     text_excerpt(value, strlen(value), shown), wanted);
+    return text_fail(error, "%s: its metadata says '%s' is \"%s\", which is not %s; use another copy or train again",
+                     c->path, key, text_excerpt(value, strlen(value), shown), wanted);
+}
+
+/* The value of a key that holds only the characters allowed, and one at least: strtod and its kin let blanks, "inf" and
+ * more pass. NULL with a message; errno is 0 otherwise. */
+static const char *need_number(const checkpoint *c, const char *key, const char *allowed, const char *wanted,
+                               text_error *error) {
+    const char *text = checkpoint_need(c, key, error);
+    if (text && (!*text || strspn(text, allowed) != strlen(text))) {
+        bad_value(c, key, text, wanted, error);
+        return NULL;
+    }
+    errno = 0;
+    return text;
 }
 
 int checkpoint_need_integer(const checkpoint *c, const char *key, int64_t low, int64_t high, int64_t *value,
                             text_error *error) {
-    const char *text = checkpoint_need(c, key, error);
+    static const char wanted[] = "a whole number of the expected range";
+    const char *text = need_number(c, key, "-0123456789", wanted, error);
     if (!text) return -1;
     char *end;
-    errno = 0;
     const long long number = strtoll(text, &end, 10);
-    if (errno || *end || strspn(text, "-0123456789") != strlen(text) || end == text || number < low || number > high)
-        return bad_value(c, key, text, "a whole number of the expected range", error);
+    if (errno || *end || number < low || number > high) return bad_value(c, key, text, wanted, error);
     *value = number;
     return 0;
 }
 
 int checkpoint_need_unsigned(const checkpoint *c, const char *key, uint64_t *value, text_error *error) {
-    const char *text = checkpoint_need(c, key, error);
+    static const char wanted[] = "a whole number from 0 to 2^64 - 1";
+    const char *text = need_number(c, key, "0123456789", wanted, error);
     if (!text) return -1;
-    char *end;
-    errno = 0;
-    const unsigned long long number = strtoull(text, &end, 10);
-    if (errno || *end || strspn(text, "0123456789") != strlen(text) || end == text)
-        return bad_value(c, key, text, "a whole number from 0 to 2^64 - 1", error);
+    const unsigned long long number = strtoull(text, NULL, 10);
+    if (errno) return bad_value(c, key, text, wanted, error);
     *value = number;
     return 0;
 }
 
 int checkpoint_need_real(const checkpoint *c, const char *key, double *value, text_error *error) {
-    const char *text = checkpoint_need(c, key, error);
+    static const char wanted[] = "a finite number";
+    const char *text = need_number(c, key, "+-.0123456789eE", wanted, error);
     if (!text) return -1;
     char *end;
     const double number = strtod(text, &end);
-    if (*end || end == text || strspn(text, "+-.0123456789eE") != strlen(text) || !isfinite(number))
-        return bad_value(c, key, text, "a finite number", error);
+    if (*end || !isfinite(number)) return bad_value(c, key, text, wanted, error);
     *value = number;
     return 0;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 int checkpoint_tensors(const checkpoint *c) {
     return c->count;
@@ -312,6 +332,13 @@ static int same_shape(const entry *e, const dea_tensor *tensor) {
     return e->rank == tensor->rank && memcmp(e->shape, tensor->shape, (size_t)e->rank * sizeof *e->shape) == 0;
 }
 
+/* Place of a part's tensor in the file, or STRING_MAP_NONE; its name there is left in `name`. */
+static size_t find_tensor(const checkpoint *c, const checkpoint_part *part, const dea_tensor *tensor,
+                          char name[CHECKPOINT_NAME]) {
+    checkpoint_name(name, part, tensor);
+    return string_map_find(&c->names, name, strlen(name));
+}
+
 /* Finds every tensor of the parts in the file and marks it. The number found, or -1. */
 static int match_names(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, char *used,
                        text_error *error) {
@@ -320,26 +347,30 @@ static int match_names(const checkpoint *c, const checkpoint_part *parts, int pa
         for (int i = 0; i < parts[p].table->count; i++) {
             const dea_tensor *tensor = &parts[p].table->tensors[i];
             char name[CHECKPOINT_NAME];
-            checkpoint_name(name, &parts[p], tensor);
-            const size_t at = string_map_find(&c->names, name, strlen(name));
+            const size_t at = find_tensor(c, &parts[p], tensor, name);
             if (at == STRING_MAP_NONE) {
                 if (match & CHECKPOINT_MISSING_OK) continue;
-                return text_fail(error, "%s: tensor '%s' of the model is missing; give a checkpoint of the same configuration",
+                return text_fail(error,
+                                 "%s: tensor '%s' of the model is missing; give a checkpoint of the same configuration",
                                  c->path, name);
             }
             if (!same_shape(&c->tensor[at], tensor))
-                return text_fail(error, "%s: tensor '%s' has another shape than the model's; give a checkpoint of the same "
-                                        "configuration and vocabulary",
+                return text_fail(error,
+                                 "%s: tensor '%s' has another shape than the model's; give a checkpoint of the same "
+                                 "configuration and vocabulary",
                                  c->path, name);
             if (used[at]++)
-                return text_fail(error, "%s: two tensors of the model are named '%s'; give the parts different prefixes", c->path, name);
+                return text_fail(error,
+                                 "%s: two tensors of the model are named '%s'; give the parts different prefixes",
+                                 c->path, name);
             found++;
         }
     for (int i = 0; i < c->count && !(match & CHECKPOINT_EXTRA_OK); i++)
         if (!used[i]) {
             char shown[256];
-            return text_fail(error, "%s: holds a tensor '%s' that the model lacks; give a checkpoint of the same configuration",
-                             c->path, text_excerpt(c->tensor[i].name, strlen(c->tensor[i].name), shown));
+            return text_fail(
+                error, "%s: holds a tensor '%s' that the model lacks; give a checkpoint of the same configuration",
+                c->path, text_excerpt(c->tensor[i].name, strlen(c->tensor[i].name), shown));
         }
     return found;
 }
@@ -355,8 +386,8 @@ static int read_tensor(const checkpoint *c, const entry *e, dea_real *data, text
         checkpoint_decode(bytes, n, numbers);
         const size_t bad = checkpoint_first_bad(numbers, n);
         if (bad < n)
-            return text_fail(error, "%s: '%s' holds %g at element %llu; use an earlier checkpoint or train again", c->path, e->name,
-                             (double)numbers[bad], (unsigned long long)at + bad);
+            return text_fail(error, "%s: '%s' holds %g at element %llu; use an earlier checkpoint or train again",
+                             c->path, e->name, (double)numbers[bad], (unsigned long long)at + bad);
         if (data) memcpy(data + at, numbers, n * sizeof *data);
     }
     return 0;
@@ -368,8 +399,7 @@ static int read_parts(const checkpoint *c, const checkpoint_part *parts, int par
         for (int i = 0; i < parts[p].table->count; i++) {
             const dea_tensor *tensor = &parts[p].table->tensors[i];
             char name[CHECKPOINT_NAME];
-            checkpoint_name(name, &parts[p], tensor);
-            const size_t at = string_map_find(&c->names, name, strlen(name));
+            const size_t at = find_tensor(c, &parts[p], tensor, name);
             if (at == STRING_MAP_NONE) continue;
             if (read_tensor(c, &c->tensor[at], copy ? parts[p].data + tensor->offset : NULL, error) != 0) return -1;
         }
@@ -386,6 +416,7 @@ int checkpoint_fits(const checkpoint *c, const checkpoint_part *parts, int part_
 
 int checkpoint_read(const checkpoint *c, const checkpoint_part *parts, int part_count, int match, text_error *error) {
     const int found = checkpoint_fits(c, parts, part_count, match, error);
-    if (found < 0 || read_parts(c, parts, part_count, 0, error) != 0 || read_parts(c, parts, part_count, 1, error) != 0) return -1;
+    if (found < 0 || read_parts(c, parts, part_count, 0, error) != 0 || read_parts(c, parts, part_count, 1, error) != 0)
+        return -1;
     return found;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- configuration as JSON ------------------------------------------------------------------------------------------- */
+/* ---- configuration as JSON --------------------------------------------------------------------------------------- */
 
 typedef enum field_type { FIELD_INT, FIELD_REAL, FIELD_POSITIONS } field_type;
 
@@ -15,7 +15,8 @@ typedef struct field {
     field_type type;
 } field;
 
-#define FIELD(name, type) {#name, offsetof(encoder_config, name), type}
+#define FIELD(name, type)                                                                                              \
+    { #name, offsetof(encoder_config, name), type }
 
 static const field fields[] = {
     FIELD(vocab, FIELD_INT),           FIELD(segments, FIELD_INT),       FIELD(max_length, FIELD_INT),
@@ -37,8 +38,12 @@ char *model_config_print(const encoder_config *config) {
         const void *at = base + fields[i].offset;
         const char *name = fields[i].name;
         switch (fields[i].type) {
-        case FIELD_INT: ok = cJSON_AddNumberToObject(json, name, *(const int *)at) != NULL; break;
-        case FIELD_REAL: ok = cJSON_AddNumberToObject(json, name, *(const double *)at) != NULL; break;
+        case FIELD_INT:
+            ok = cJSON_AddNumberToObject(json, name, *(const int *)at) != NULL;
+            break;
+        case FIELD_REAL:
+            ok = cJSON_AddNumberToObject(json, name, *(const double *)at) != NULL;
+            break;
         case FIELD_POSITIONS:
             ok = cJSON_AddStringToObject(json, name, encoder_positions_name(config->positions)) != NULL;
             break;
@@ -67,8 +72,8 @@ static int parse_field(const field *f, const cJSON *item, encoder_config *config
 }
 
 static int bad_config(const char *name, const char *member, const char *what, text_error *error) {
-    return text_fail(error, "%s: its configuration %s '%s'; give a checkpoint written by this version of build/train", name, what,
-                     member);
+    return text_fail(error, "%s: its configuration %s '%s'; give a checkpoint written by this version of build/train",
+                     name, what, member);
 }
 
 int model_config_parse(const char *name, const char *json, encoder_config *config, text_error *error) {
@@ -78,7 +83,8 @@ int model_config_parse(const char *name, const char *json, encoder_config *confi
     if (!cJSON_IsObject(object)) status = bad_config(name, "config", "is not a JSON object, see", error);
     for (int i = 0; status == 0 && i < FIELDS; i++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, fields[i].name);
-        if (!item) status = bad_config(name, fields[i].name, "lacks", error);
+        if (!item)
+            status = bad_config(name, fields[i].name, "lacks", error);
         else if (parse_field(&fields[i], item, &parsed) != 0)
             status = bad_config(name, fields[i].name, "has a wrong value for", error);
     }
@@ -89,7 +95,7 @@ int model_config_parse(const char *name, const char *json, encoder_config *confi
     return status;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------------------------------- */
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 int model_pairs(const encoder_config *config, const tokenizer *vocabulary, checkpoint_pair *pairs, char **config_json,
                 text_error *error) {
@@ -102,7 +108,7 @@ int model_pairs(const encoder_config *config, const tokenizer *vocabulary, check
     return 0;
 }
 
-/* ---- loading --------------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 enum { LENGTH_LIMIT = 1 << 16 }; /* the one size that no tensor of the file need vouch for */
 
@@ -120,11 +126,13 @@ static int load_encoder(model *m, const char *path, text_error *error) {
     const char *json = checkpoint_need(m->file, "config", error);
     if (!json || model_config_parse(path, json, &config, error) != 0) return -1;
     if (config.vocab != tokenizer_size(m->vocabulary))
-        return text_fail(error, "%s: its vocabulary has %d pieces, its configuration says %d; use another copy or train again", path,
-                         (int)tokenizer_size(m->vocabulary), config.vocab);
+        return text_fail(error,
+                         "%s: its vocabulary has %d pieces, its configuration says %d; use another copy or train again",
+                         path, (int)tokenizer_size(m->vocabulary), config.vocab);
     if (config.max_length > LENGTH_LIMIT)
-        return text_fail(error, "%s: its configuration allows rows of %d tokens, more than %d; use another copy or train again", path,
-                         config.max_length, LENGTH_LIMIT);
+        return text_fail(
+            error, "%s: its configuration allows rows of %d tokens, more than %d; use another copy or train again",
+            path, config.max_length, LENGTH_LIMIT);
     m->encoder = encoder_new(&config, message);
     if (!m->encoder) return text_fail(error, "%s: its configuration makes no model: %s", path, message);
     return 0;
@@ -149,8 +157,9 @@ static int check_extra(const model *m, const char *path, text_error *error) {
         const int moment = strncmp(name, "m.", 2) == 0 || strncmp(name, "v.", 2) == 0;
         char shown[256];
         if (!dea_table_find(&m->encoder->table, name) && !(moment && dea_table_find(&m->encoder->table, name + 2)))
-            return text_fail(error, "%s: holds a tensor '%s' that its configuration does not have; use another copy or train again", path,
-                             text_excerpt(name, strlen(name), shown));
+            return text_fail(
+                error, "%s: holds a tensor '%s' that its configuration does not have; use another copy or train again",
+                path, text_excerpt(name, strlen(name), shown));
     }
     return 0;
 }
@@ -158,8 +167,8 @@ static int check_extra(const model *m, const char *path, text_error *error) {
 int model_load(model *m, const char *path, text_error *error) {
     *m = (model){0};
     m->file = checkpoint_open(path, NULL, error);
-    if (m->file && load_vocabulary(m, path, error) == 0 && load_encoder(m, path, error) == 0 && check_extra(m, path, error) == 0 &&
-        load_params(m, error) == 0)
+    if (m->file && load_vocabulary(m, path, error) == 0 && load_encoder(m, path, error) == 0 &&
+        check_extra(m, path, error) == 0 && load_params(m, error) == 0)
         return 0;
     model_free(m);
     return -1;

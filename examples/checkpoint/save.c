@@ -7,7 +7,7 @@
 #include "checkpoint/numbers.h"
 #include "text/string_map.h"
 
-/* ---- the header ------------------------------------------------------------------------------------------------------ */
+/* ---- the header -------------------------------------------------------------------------------------------------- */
 
 static int add_metadata(cJSON *header, const checkpoint_pair *pairs, int count) {
     cJSON *metadata = cJSON_AddObjectToObject(header, CHECKPOINT_METADATA);
@@ -35,7 +35,8 @@ static char *print_header(const char *path, const checkpoint_part *parts, int pa
                           int pair_count, text_error *error) {
     cJSON *header = cJSON_CreateObject();
     string_map names = {0}; /* starts with the one name that is taken */
-    int ok = header && add_metadata(header, pairs, pair_count) && string_map_add(&names, CHECKPOINT_METADATA, strlen(CHECKPOINT_METADATA)) == 0;
+    int ok = header && add_metadata(header, pairs, pair_count) &&
+             string_map_add(&names, CHECKPOINT_METADATA, strlen(CHECKPOINT_METADATA)) == 0;
     const char *twice = NULL;
     uint64_t at = 0;
     for (int p = 0; ok && p < part_count; p++)
@@ -55,8 +56,10 @@ static char *print_header(const char *path, const checkpoint_part *parts, int pa
     } else if (!ok || !(text = cJSON_PrintUnformatted(header))) {
         text_fail(error, "%s: not written: out of memory for its header", path);
     } else if (strlen(text) > CHECKPOINT_HEADER_LIMIT - 8) {
-        text_fail(error, "%s: not written: metadata and names of %zu bytes, at most %d can be read back; use a smaller vocabulary",
-                  path, strlen(text), CHECKPOINT_HEADER_LIMIT);
+        text_fail(
+            error,
+            "%s: not written: metadata and names of %zu bytes, at most %d can be read back; use a smaller vocabulary",
+            path, strlen(text), CHECKPOINT_HEADER_LIMIT);
         free(text);
         text = NULL;
     }
@@ -65,7 +68,7 @@ static char *print_header(const char *path, const checkpoint_part *parts, int pa
     return text;
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 typedef struct writer {
     const checkpoint_io *io;
@@ -154,24 +157,28 @@ static int replace(const char *path, const char *temporary, const char *header, 
     if (write_temporary(io, temporary, header, parts, part_count) != 0 || io->rename(temporary, path) != 0) {
         const int reason = errno;
         io->remove(temporary);
-        return text_fail(error, "%s: cannot be written: %s; the old file, if any, is untouched", path, strerror(reason));
+        return text_fail(error, "%s: cannot be written: %s; the old file, if any, is untouched", path,
+                         strerror(reason));
     }
     if (sync_folder(io, path) != 0)
-        return text_fail(error, "%s: is written, but its folder could not be synced (%s): a power cut may still undo it",
-                         path, strerror(errno));
+        return text_fail(error,
+                         "%s: is written, but its folder could not be synced (%s): a power cut may still undo it", path,
+                         strerror(errno));
     return 0;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------------------------------- */
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 static int check_numbers(const char *path, const checkpoint_part *part, text_error *error) {
     for (int i = 0; i < part->table->count; i++) {
         const dea_tensor *tensor = &part->table->tensors[i];
         const size_t at = checkpoint_first_bad(part->data + tensor->offset, tensor->count);
         if (at < tensor->count)
-            return text_fail(error, "%s: not written: '%s%s' holds %g at element %zu; the old file, if any, is untouched (lower "
-                                    "the learning rate and go on from it)",
-                             path, part->prefix, tensor->name, (double)part->data[tensor->offset + at], at);
+            return text_fail(
+                error,
+                "%s: not written: '%s%s' holds %g at element %zu; the old file, if any, is untouched (lower "
+                "the learning rate and go on from it)",
+                path, part->prefix, tensor->name, (double)part->data[tensor->offset + at], at);
     }
     return 0;
 }

@@ -13,18 +13,20 @@
 enum { DONE = 0, FAILED = 1, USAGE = 2 };
 enum { RUNS = 64, FIGURES = 32, VARIANTS = 16, REPORT_LIMIT = 16 << 20 };
 
-static const char help[] =
-    "usage: compare [--markdown] NAME=FILE[,FILE...] ...\n"
-    "\n"
-    "Reads JSON reports of build/eval and prints one table: a line for every figure, a column for every NAME, the mean over its FILEs\n"
-    "(one a seed) and the half width of its 95% interval by Student's t. The first NAME is what the others are compared with, file by\n"
-    "file in the order given: * marks a mean difference whose 95% interval leaves 0 out. A FILE that is not there counts as a run not\n"
-    "yet made, and is said.\n"
-    "\n"
-    "      --markdown           as a Markdown table\n"
-    "      --help, --version\n"
-    "\n"
-    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
+static const char help[] = "usage: compare [--markdown] NAME=FILE[,FILE...] ...\n"
+                           "\n"
+                           "Reads JSON reports of build/eval and prints one table: a line for every figure, a column "
+                           "for every NAME, the mean over its FILEs\n"
+                           "(one a seed) and the half width of its 95% interval by Student's t. The first NAME is what "
+                           "the others are compared with, file by\n"
+                           "file in the order given: * marks a mean difference whose 95% interval leaves 0 out. A FILE "
+                           "that is not there counts as a run not\n"
+                           "yet made, and is said.\n"
+                           "\n"
+                           "      --markdown           as a Markdown table\n"
+                           "      --help, --version\n"
+                           "\n"
+                           "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
 
 typedef struct figure {
     char title[32];
@@ -43,9 +45,10 @@ static int fail(const char *path, const char *what) {
     return FAILED;
 }
 
-/* ---- figures --------------------------------------------------------------------------------------------------------- */
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
 
-static int add_figure(figure *figures, int count, const char *title, const char *object, const char *member, double scale) {
+static int add_figure(figure *figures, int count, const char *title, const char *object, const char *member,
+                      double scale) {
     if (count == FIGURES) return count;
     figure *f = &figures[count];
     snprintf(f->title, sizeof f->title, "%.31s", title);
@@ -59,9 +62,11 @@ static int add_figure(figure *figures, int count, const char *title, const char 
 static int make_figures(figure *figures, const cJSON *report) {
     int count = add_figure(figures, 0, "all", NULL, "accuracy", 100);
     const cJSON *sources = cJSON_GetObjectItemCaseSensitive(report, "by_source");
-    for (const cJSON *s = sources ? sources->child : NULL; s; s = s->next) count = add_figure(figures, count, s->string, "by_source", s->string, 100);
+    for (const cJSON *s = sources ? sources->child : NULL; s; s = s->next)
+        count = add_figure(figures, count, s->string, "by_source", s->string, 100);
     const cJSON *swapped = cJSON_GetObjectItemCaseSensitive(report, "swapped");
-    if (cJSON_GetObjectItemCaseSensitive(swapped, "kinship")) count = add_figure(figures, count, "kin. swapped", "swapped", "kinship", 100);
+    if (cJSON_GetObjectItemCaseSensitive(swapped, "kinship"))
+        count = add_figure(figures, count, "kin. swapped", "swapped", "kinship", 100);
     count = add_figure(figures, count, "alpha MAE", NULL, "alpha_mae", 1);
     count = add_figure(figures, count, "Pearson", NULL, "alpha_pearson", 1);
     count = add_figure(figures, count, "side", NULL, "side_accuracy", 100);
@@ -74,7 +79,7 @@ static double value_of(const cJSON *report, const figure *f) {
     return cJSON_IsNumber(item) ? f->scale * item->valuedouble : NAN;
 }
 
-/* ---- reports --------------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 /* 1 and *report; 0: there is no such file; -1: it cannot be used, and that was said. */
 static int read_report(const char *path, cJSON **report) {
@@ -114,7 +119,8 @@ static int add_run(comparison *c, variant *v, const char *path) {
         c->first = report;
         c->figure_count = make_figures(c->figures, report);
     }
-    for (int k = 0; k < FIGURES; k++) v->value[k][v->runs] = there && k < c->figure_count ? value_of(report, &c->figures[k]) : NAN;
+    for (int k = 0; k < FIGURES; k++)
+        v->value[k][v->runs] = there && k < c->figure_count ? value_of(report, &c->figures[k]) : NAN;
     v->runs++;
     v->missing += !there;
     if (report != c->first) cJSON_Delete(report);
@@ -139,7 +145,7 @@ static int add_variant(comparison *c, char *argument) {
     return DONE;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* "82.1 +-2.3*" */
 static void print_cell(const comparison *c, const variant *v, int k, char cell[32]) {
@@ -156,9 +162,12 @@ static void print_cell(const comparison *c, const variant *v, int k, char cell[3
     metrics_mean_interval(differences, pairs, &gap);
     const int digits = c->figures[k].scale > 1 ? 1 : 3;
     const char *mark = v != &c->variants[0] && (gap.low > 0 || gap.high < 0) ? "*" : "";
-    if (n == 0) snprintf(cell, 32, "-");
-    else if (n == 1) snprintf(cell, 32, "%.*f", digits, mean);
-    else snprintf(cell, 32, "%.*f +-%.*f%s", digits, mean, digits, interval.high - mean, mark);
+    if (n == 0)
+        snprintf(cell, 32, "-");
+    else if (n == 1)
+        snprintf(cell, 32, "%.*f", digits, mean);
+    else
+        snprintf(cell, 32, "%.*f +-%.*f%s", digits, mean, digits, interval.high - mean, mark);
 }
 
 static void print_line(const char *name, const char *const *cells, int count, int markdown) {
@@ -181,24 +190,32 @@ static void print_table(const comparison *c, int markdown) {
         }
         print_line(c->figures[k].title, cells, c->variant_count, markdown);
     }
-    printf("\nAccuracies and sides in %%: mean over runs +- half width of the 95%% interval (Student's t). * differs from %s, run by run; of\n"
-           "20 cells without any true difference one is marked so by chance. Intervals cover the seeds, not the draw of the test rows.\n",
+    printf("\nAccuracies and sides in %%: mean over runs +- half width of the 95%% interval (Student's t). * differs "
+           "from %s, run by run; of\n"
+           "20 cells without any true difference one is marked so by chance. Intervals cover the seeds, not the draw "
+           "of the test rows.\n",
            c->variants[0].name);
     for (int i = 0; i < c->variant_count; i++)
         if (c->variants[i].missing)
-            printf("%s: %d of %d runs are not there and are left out.\n", c->variants[i].name, c->variants[i].missing, c->variants[i].runs);
+            printf("%s: %d of %d runs are not there and are left out.\n", c->variants[i].name, c->variants[i].missing,
+                   c->variants[i].runs);
 }
 
 int main(int argc, char **argv) {
-    static const struct option all[] = {
-        {"markdown", no_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+    static const struct option all[] = {{"markdown", no_argument, NULL, 'm'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {"version", no_argument, NULL, 'V'},
+                                        {NULL, 0, NULL, 0}};
     static comparison c;
     int markdown = 0, option, status = DONE;
     opterr = 0;
     while ((option = getopt_long(argc, argv, "", all, NULL)) != -1) {
-        if (option == 'm') markdown = 1;
-        else if (option == 'h') return fputs(help, stdout) < 0 || fflush(stdout) ? FAILED : DONE;
-        else if (option == 'V') return printf("compare %s\n", DEA_VERSION) < 0 || fflush(stdout) ? FAILED : DONE;
+        if (option == 'm')
+            markdown = 1;
+        else if (option == 'h')
+            return fputs(help, stdout) < 0 || fflush(stdout) ? FAILED : DONE;
+        else if (option == 'V')
+            return printf("compare %s\n", DEA_VERSION) < 0 || fflush(stdout) ? FAILED : DONE;
         else {
             fprintf(stderr, "compare: unknown option %s; see compare --help\n", argv[optind - 1]);
             return USAGE;

@@ -74,10 +74,12 @@ static int run_pair(probe *p, const demo_pair *pair, text_error *error) {
     token_list_free(&target);
     samples_clear(&p->list);
     if (encode_pair(p->loaded->vocabulary, NULL, pair->query, hypothesis, 0, &p->pair, error) != 0) return -1;
-    if (p->pair.length > (size_t)p->model.config.max_length) return text_fail(error, "the demo's rows are longer than the model's %d tokens", p->model.config.max_length);
+    if (p->pair.length > (size_t)p->model.config.max_length)
+        return text_fail(error, "the demo's rows are longer than the model's %d tokens", p->model.config.max_length);
     p->length = (int)p->pair.length;
     p->target_end = (int)(p->pair.hypothesis_begin + pieces);
-    if (samples_add(&p->list, &p->pair, -1, 0, error) != 0 || batch_plan_make(&p->plan, &p->list, p->length, error) != 0 ||
+    if (samples_add(&p->list, &p->pair, -1, 0, error) != 0 ||
+        batch_plan_make(&p->plan, &p->list, p->length, error) != 0 ||
         batch_fill(&p->buffer, &p->list, &p->plan, 0, 0, error) != 0 || make_maps(p, error) != 0)
         return -1;
     const encoder_run run = {.maps = p->maps, .threads = *p->threads};
@@ -99,7 +101,8 @@ static void read_pair(const probe *p, demo_pair *pair) {
     pair->heads = c->layers * c->heads;
     for (int l = 0; l < c->layers; l++) {
         pair->alpha_hat += encoder_block_mean(p->maps[l].alpha_hat, c->heads, p->length, &block) / c->layers;
-        for (int h = 0; h < c->heads; h++) pair->won += p->maps[l].s[cell(p, h, target)] > p->maps[l].s[cell(p, h, lookalike)];
+        for (int h = 0; h < c->heads; h++)
+            pair->won += p->maps[l].s[cell(p, h, target)] > p->maps[l].s[cell(p, h, lookalike)];
     }
 }
 
@@ -135,7 +138,7 @@ int demo_run(demo *d, const model *m, const dea_threads *threads, text_error *er
     return status;
 }
 
-/* ---- printing -------------------------------------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 enum { COLUMNS = 56, STEPS = 20 };
 
@@ -155,7 +158,8 @@ static void draw_finish(FILE *to, const demo_finish *f) {
         low = fmin(low, ends[i]);
         high = fmax(high, ends[i]);
     }
-    fprintf(to, "\n  Photo-finish of Paris in layer %d, head %d: France (T) against Parish (L), score S* over alpha\n", f->layer, f->head);
+    fprintf(to, "\n  Photo-finish of Paris in layer %d, head %d: France (T) against Parish (L), score S* over alpha\n",
+            f->layer, f->head);
     fprintf(to, "   alpha  %-*.2f%*.2f\n", COLUMNS / 2, low, COLUMNS - COLUMNS / 2, high);
     for (int step = 0; step <= STEPS; step++) {
         const double alpha = (double)step / STEPS;
@@ -176,16 +180,22 @@ static void draw_finish(FILE *to, const demo_finish *f) {
 
 void demo_print(FILE *to, const demo *d) {
     fprintf(to, "\nThe Paris demo on this model: query as premise, target and look-alike as hypothesis\n");
-    fprintf(to, "  %-8s %-11s %-10s %-15s %10s  %-15s %s\n", "query", "target", "look-alike", "expected band", "alpha-hat", "its band", "target above look-alike");
+    fprintf(to, "  %-8s %-11s %-10s %-15s %10s  %-15s %s\n", "query", "target", "look-alike", "expected band",
+            "alpha-hat", "its band", "target above look-alike");
     int agreed = 0;
     for (int i = 0; i < DEMO_PAIRS; i++) {
         const demo_pair *p = &d->pair[i];
         const dea_band band = dea_band_of(p->alpha_hat);
         agreed += band == p->band;
-        fprintf(to, "  %-8s %-11s %-10s %-15s %10.3f  %-15s in %d of %d heads\n", p->query, p->target, p->lookalike, dea_band_name(p->band),
-                p->alpha_hat, dea_band_name(band), p->won, p->heads);
+        fprintf(to, "  %-8s %-11s %-10s %-15s %10.3f  %-15s in %d of %d heads\n", p->query, p->target, p->lookalike,
+                dea_band_name(p->band), p->alpha_hat, dea_band_name(band), p->won, p->heads);
     }
-    fprintf(to, "  bands as expected: %d of %d. These words are no test: a model sees them in this form only if its data had them.\n", agreed, DEMO_PAIRS);
-    if (d->finish.found) draw_finish(to, &d->finish);
-    else fprintf(to, "\n  No photo-finish of Paris: in every head one of the two leads at every alpha.\n");
+    fprintf(to,
+            "  bands as expected: %d of %d. These words are no test: a model sees them in this form only if its data "
+            "had them.\n",
+            agreed, DEMO_PAIRS);
+    if (d->finish.found)
+        draw_finish(to, &d->finish);
+    else
+        fprintf(to, "\n  No photo-finish of Paris: in every head one of the two leads at every alpha.\n");
 }

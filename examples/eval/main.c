@@ -20,16 +20,21 @@ enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
 static const char help[] =
     "usage: eval --ckpt FILE [OPTIONS]\n"
     "\n"
-    "Measures a checkpoint of build/train on labelled pairs and prints a page of results: accuracy with 95% intervals beside cheap\n"
+    "Measures a checkpoint of build/train on labelled pairs and prints a page of results: accuracy with 95% intervals "
+    "beside cheap\n"
     "baselines, alpha-hat against an oracle, photo-finishes, attention entropy, calibration, and the Paris demo.\n"
     "\n"
     "      --ckpt FILE          the checkpoint (weights or state)\n"
-    "      --data FILE          TSV of build/data, bare label/premise/hypothesis TSV, bAbI or CLUTRR (default: the data set that\n"
-    "                           'data build' makes, made here: generated sources, and WordNet and others where installed)\n"
+    "      --data FILE          TSV of build/data, bare label/premise/hypothesis TSV, bAbI or CLUTRR (default: the "
+    "data set that\n"
+    "                           'data build' makes, made here: generated sources, and WordNet and others where "
+    "installed)\n"
     "      --split NAME         test (default), dev, train or all; files without splits are used whole\n"
-    "      --oracle NAME        relation, token, truth, wordpairs, none, or a file of alphas, JSON lines {premise, hypothesis, alpha}\n"
+    "      --oracle NAME        relation, token, truth, wordpairs, none, or a file of alphas, JSON lines {premise, "
+    "hypothesis, alpha}\n"
     "                           (default: the one the checkpoint was trained with, else relation)\n"
-    "      --seed N             of the data set made here and of the oracle (default: the checkpoint's for the oracle, 42)\n"
+    "      --seed N             of the data set made here and of the oracle (default: the checkpoint's for the oracle, "
+    "42)\n"
     "      --json FILE          all figures\n"
     "      --predictions FILE   every row with its probability and alpha-hat, tab-separated\n"
     "      --cut                drop the front of premises that are longer than the model takes, instead of stopping\n"
@@ -46,7 +51,7 @@ typedef struct options {
     int cut, threads, baselines, demo;
 } options;
 
-/* ---- options --------------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static int usage(const char *format, const char *what) {
     fprintf(stderr, "eval: ");
@@ -66,41 +71,87 @@ static int parse_number(const char *text, uint64_t low, uint64_t high, uint64_t 
 
 /* Returns -1 to go on, else the exit code. */
 static int read_options(int argc, char **argv, options *o) {
-    enum { CKPT = 256, DATA, SPLIT, ORACLE, SEED, JSON, PREDICTIONS, THREADS, CUT, NO_BASELINES, NO_DEMO, HELP, VERSION };
-    static const struct option all[] = {
-        {"ckpt", required_argument, NULL, CKPT},     {"data", required_argument, NULL, DATA},
-        {"split", required_argument, NULL, SPLIT},   {"oracle", required_argument, NULL, ORACLE},
-        {"seed", required_argument, NULL, SEED},     {"json", required_argument, NULL, JSON},
-        {"predictions", required_argument, NULL, PREDICTIONS}, {"threads", required_argument, NULL, THREADS},
-        {"cut", no_argument, NULL, CUT},             {"no-baselines", no_argument, NULL, NO_BASELINES},
-        {"no-demo", no_argument, NULL, NO_DEMO},     {"help", no_argument, NULL, HELP},
-        {"version", no_argument, NULL, VERSION},     {NULL, 0, NULL, 0}};
+    enum {
+        CKPT = 256,
+        DATA,
+        SPLIT,
+        ORACLE,
+        SEED,
+        JSON,
+        PREDICTIONS,
+        THREADS,
+        CUT,
+        NO_BASELINES,
+        NO_DEMO,
+        HELP,
+        VERSION
+    };
+    static const struct option all[] = {{"ckpt", required_argument, NULL, CKPT},
+                                        {"data", required_argument, NULL, DATA},
+                                        {"split", required_argument, NULL, SPLIT},
+                                        {"oracle", required_argument, NULL, ORACLE},
+                                        {"seed", required_argument, NULL, SEED},
+                                        {"json", required_argument, NULL, JSON},
+                                        {"predictions", required_argument, NULL, PREDICTIONS},
+                                        {"threads", required_argument, NULL, THREADS},
+                                        {"cut", no_argument, NULL, CUT},
+                                        {"no-baselines", no_argument, NULL, NO_BASELINES},
+                                        {"no-demo", no_argument, NULL, NO_DEMO},
+                                        {"help", no_argument, NULL, HELP},
+                                        {"version", no_argument, NULL, VERSION},
+                                        {NULL, 0, NULL, 0}};
     uint64_t number;
     int c;
     opterr = 0;
     while ((c = getopt_long(argc, argv, ":", all, NULL)) != -1) {
         switch (c) {
-        case CKPT: o->checkpoint = optarg; break;
-        case DATA: o->data = optarg; break;
-        case SPLIT: o->split = optarg; break;
-        case ORACLE: o->oracle = optarg; break;
-        case JSON: o->json = optarg; break;
-        case PREDICTIONS: o->predictions = optarg; break;
-        case CUT: o->cut = 1; break;
-        case NO_BASELINES: o->baselines = 0; break;
-        case NO_DEMO: o->demo = 0; break;
+        case CKPT:
+            o->checkpoint = optarg;
+            break;
+        case DATA:
+            o->data = optarg;
+            break;
+        case SPLIT:
+            o->split = optarg;
+            break;
+        case ORACLE:
+            o->oracle = optarg;
+            break;
+        case JSON:
+            o->json = optarg;
+            break;
+        case PREDICTIONS:
+            o->predictions = optarg;
+            break;
+        case CUT:
+            o->cut = 1;
+            break;
+        case NO_BASELINES:
+            o->baselines = 0;
+            break;
+        case NO_DEMO:
+            o->demo = 0;
+            break;
         case SEED:
-            if (parse_number(optarg, 0, UINT64_MAX, &o->seed) != 0) return usage("--seed takes a whole number, not \"%s\"", optarg);
+            if (parse_number(optarg, 0, UINT64_MAX, &o->seed) != 0)
+                return usage("--seed takes a whole number, not \"%s\"", optarg);
             o->seed_text = optarg;
             break;
         case THREADS:
-            if (parse_number(optarg, 1, 256, &number) != 0) return usage("--threads takes 1 to 256, not \"%s\"", optarg);
+            if (parse_number(optarg, 1, 256, &number) != 0)
+                return usage("--threads takes 1 to 256, not \"%s\"", optarg);
             o->threads = (int)number;
             break;
-        case HELP: fputs(help, stdout); return fflush(stdout) ? FAILED : DONE;
-        case VERSION: printf("eval %s\n", DEA_VERSION); return fflush(stdout) ? FAILED : DONE;
-        case ':': return usage("%s needs a value", argv[optind - 1]);
-        default: return usage("unknown option %s", argv[optind - 1]);
+        case HELP:
+            fputs(help, stdout);
+            return fflush(stdout) ? FAILED : DONE;
+        case VERSION:
+            printf("eval %s\n", DEA_VERSION);
+            return fflush(stdout) ? FAILED : DONE;
+        case ':':
+            return usage("%s needs a value", argv[optind - 1]);
+        default:
+            return usage("unknown option %s", argv[optind - 1]);
         }
     }
     if (optind < argc) return usage("unexpected argument \"%s\"", argv[optind]);
@@ -111,7 +162,7 @@ static int read_options(int argc, char **argv, options *o) {
     return usage("--split takes test, dev, train or all, not \"%s\"", o->split);
 }
 
-/* ---- progress and interruption --------------------------------------------------------------------------------------- */
+/* ---- progress and interruption ----------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted;
 
@@ -139,7 +190,7 @@ static int show_building(void *context, const char *source, size_t rows_so_far) 
     return interrupted;
 }
 
-/* ---- data ------------------------------------------------------------------------------------------------------------ */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 
 /* What is evaluated, and what the baselines learn from: both are rows of `all`. */
 typedef struct dataset {
@@ -170,7 +221,8 @@ static int load_rows(dataset *d, const options *o, text_error *error) {
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%60s\r", "");
     if (status != 0) return -1;
     for (int i = 0; i < notes.n; i++) fprintf(stderr, "eval: %s\n", notes.line[i]);
-    snprintf(d->name, sizeof d->name, "made here with seed %llu%s", (unsigned long long)o->seed, notes.n ? ", without the sources named above" : "");
+    snprintf(d->name, sizeof d->name, "made here with seed %llu%s", (unsigned long long)o->seed,
+             notes.n ? ", without the sources named above" : "");
     return 0;
 }
 
@@ -180,15 +232,17 @@ static int choose_rows(dataset *d, const options *o, text_error *error) {
     if (!d->asked || !d->train) return text_fail_memory(error, 2 * d->all.count * sizeof *d->asked);
     for (size_t i = 0; i < d->all.count; i++) {
         const row *r = &d->all.row[i];
-        if (strcmp(o->split, "all") == 0 || !*r->split || strcmp(o->split, r->split) == 0) d->asked[d->asked_count++] = *r;
+        if (strcmp(o->split, "all") == 0 || !*r->split || strcmp(o->split, r->split) == 0)
+            d->asked[d->asked_count++] = *r;
         if (strcmp(r->split, "train") == 0) d->train[d->train_count++] = *r;
     }
     if (d->asked_count == 0)
-        return text_fail(error, "%s: has no rows of split %s; give --split dev, train or all, or other data", d->name, o->split);
+        return text_fail(error, "%s: has no rows of split %s; give --split dev, train or all, or other data", d->name,
+                         o->split);
     return 0;
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------------------------------ */
+/* ---- evaluation -------------------------------------------------------------------------------------------------- */
 
 /* Output files, opened before the long work so that an unwritable one is told at once. */
 typedef struct outputs {
@@ -218,7 +272,8 @@ static int run_baselines(const dataset *d, const options *o, unsigned char **rig
     for (int kind = 0; kind < BASELINE_KINDS; kind++) {
         if (isatty(STDERR_FILENO)) fprintf(stderr, "\rfitting baseline %d of %d", kind + 1, BASELINE_KINDS);
         right[kind] = malloc(d->asked_count);
-        if (!right[kind] || baseline_predict((baseline_kind)kind, d->train, d->train_count, d->asked, d->asked_count, right[kind]) != 0)
+        if (!right[kind] ||
+            baseline_predict((baseline_kind)kind, d->train, d->train_count, d->asked, d->asked_count, right[kind]) != 0)
             return text_fail_memory(error, d->asked_count);
         for (size_t i = 0; i < d->asked_count; i++) right[kind][i] = right[kind][i] == d->asked[i].label;
         if (interrupted) return text_fail(error, "stopped");
@@ -234,7 +289,9 @@ static int open_labels(labeller *labels, const options *o, const model *m, const
     uint64_t seed = o->seed;
     *name = NULL;
     if (strcmp(oracle, "none") == 0) return 0;
-    if (!o->seed_text && checkpoint_get(m->file, "oracle_seed") && checkpoint_need_unsigned(m->file, "oracle_seed", &seed, error) != 0) return -1;
+    if (!o->seed_text && checkpoint_get(m->file, "oracle_seed") &&
+        checkpoint_need_unsigned(m->file, "oracle_seed", &seed, error) != 0)
+        return -1;
     if (labeller_open(labels, oracle, seed, error) != 0) return -1;
     *name = oracle;
     return 0;
@@ -258,16 +315,30 @@ static int evaluate(const options *o, const model *m, dataset *d, outputs *files
     unsigned char *right[BASELINE_KINDS] = {NULL};
     size_t shown = 0;
     int threads = o->threads;
-    report r = {.checkpoint = o->checkpoint, .data = d->name, .split = o->split, .model = m, .rows = d->asked, .scores = &s, .tables = &t};
-    score_options how = {.cut = o->cut, .threads = {threads, threads > 1 ? pool_run : NULL, &threads}, .progress = show_progress, .context = &shown};
+    report r = {.checkpoint = o->checkpoint,
+                .data = d->name,
+                .split = o->split,
+                .model = m,
+                .rows = d->asked,
+                .scores = &s,
+                .tables = &t};
+    score_options how = {.cut = o->cut,
+                         .threads = {threads, threads > 1 ? pool_run : NULL, &threads},
+                         .progress = show_progress,
+                         .context = &shown};
     int status = open_labels(&labels, o, m, &r.oracle, error);
     how.labels = r.oracle ? &labels : NULL;
     if (status == 0) status = scores_run(&s, m, d->asked, d->asked_count, &how, error);
-    if (status == 0 && labels.missing) fprintf(stderr, "eval: %zu of %zu rows have no alpha in %s; they are left out of its figures\n", labels.missing, s.count, r.oracle);
+    if (status == 0 && labels.missing)
+        fprintf(stderr, "eval: %zu of %zu rows have no alpha in %s; they are left out of its figures\n", labels.missing,
+                s.count, r.oracle);
     if (status == 0 && 2 * s.unknown > s.tokens)
-        status = text_fail(error, "%s: %zu of %zu tokens are unknown to %s: its vocabulary does not fit this data", d->name, s.unknown, s.tokens, o->checkpoint);
+        status = text_fail(error, "%s: %zu of %zu tokens are unknown to %s: its vocabulary does not fit this data",
+                           d->name, s.unknown, s.tokens, o->checkpoint);
     if (status == 0) status = run_baselines(d, o, right, error);
-    if (status == 0) status = tables_make(&t, d->asked, d->asked_count, s.right, right[0] ? (const unsigned char *const *)right : NULL, error);
+    if (status == 0)
+        status = tables_make(&t, d->asked, d->asked_count, s.right,
+                             right[0] ? (const unsigned char *const *)right : NULL, error);
     if (status == 0) {
         status = report_work_out(&r, error);
         if (status == 0) status = print_page(&r, o, &how.threads, error);

@@ -76,13 +76,15 @@ static void add_accuracy(builder *b, cJSON *to, const tables *t) {
     add_by(b, to, "swapped", &t->table[TABLE_SWAPPED]);
     if (t->baselines) {
         cJSON *baselines = object(b, to, "baselines");
-        for (int k = 0; k < BASELINE_KINDS; k++) number(b, baselines, baseline_name((baseline_kind)k), share(all->baseline[k], all->count));
+        for (int k = 0; k < BASELINE_KINDS; k++)
+            number(b, baselines, baseline_name((baseline_kind)k), share(all->baseline[k], all->count));
     } else {
         string(b, to, "baselines", NULL);
     }
     cJSON *groups = array(b, to, "groups");
     for (int kind = 0; kind < TABLES; kind++)
-        for (int i = 0; i < t->table[kind].count; i++) add_group(b, groups, t, t->table[kind].title, &t->table[kind].row[i]);
+        for (int i = 0; i < t->table[kind].count; i++)
+            add_group(b, groups, t, t->table[kind].title, &t->table[kind].row[i]);
 }
 
 static void add_sides(builder *b, cJSON *to, const metrics_sides *sides) {

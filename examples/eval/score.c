@@ -11,24 +11,24 @@ enum { MAP_BYTES = 64 << 20 }; /* all maps of a batch together, where one row do
 /* What a pass over the rows needs besides its results. */
 typedef struct pass {
     const score_options *options;
-    encoder model;       /* the loaded one with its dropout off */
+    encoder model; /* the loaded one with its dropout off */
     const dea_real *params;
     samples list;
     batch_plan plan;
     batch_buffer buffer;
     encoder_work work;
-    dea_maps *maps;      /* [layers]: alpha_hat and a */
+    dea_maps *maps; /* [layers]: alpha_hat and a */
     dea_real *map_memory;
-    dea_real *beta;      /* [B,H,T,T] */
-    dea_real *label;     /* [B,T,T] */
-    int *winners;        /* [B,H,T] */
+    dea_real *beta;  /* [B,H,T,T] */
+    dea_real *label; /* [B,T,T] */
+    int *winners;    /* [B,H,T] */
     void *workspace;
     size_t workspace_bytes;
-    double *probability; /* [B,classes] */
+    double *probability;        /* [B,classes] */
     int64_t *queries, *visible; /* [layers, heads] counted so far */
 } pass;
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static void *aligned(size_t bytes) {
     return aligned_alloc(DEA_ALIGNMENT, (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT);
@@ -50,8 +50,8 @@ static int allocate_scores(scores *s, size_t count, size_t blocks, int layers, i
 }
 
 void scores_free(scores *s) {
-    void *const all[] = {s->predicted, s->right, s->probability, s->confidence, s->row_alpha,
-                         s->row_alpha_hat, s->alpha, s->alpha_hat, s->entropy, s->gate};
+    void *const all[] = {s->predicted,     s->right, s->probability, s->confidence, s->row_alpha,
+                         s->row_alpha_hat, s->alpha, s->alpha_hat,   s->entropy,    s->gate};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     *s = (scores){0};
 }
@@ -61,7 +61,8 @@ static void free_pass(pass *p) {
     batch_plan_free(&p->plan);
     batch_buffer_free(&p->buffer);
     encoder_work_free(&p->work);
-    void *const all[] = {p->maps, p->map_memory, p->beta, p->label, p->winners, p->workspace, p->probability, p->queries, p->visible};
+    void *const all[] = {p->maps,      p->map_memory,  p->beta,    p->label,  p->winners,
+                         p->workspace, p->probability, p->queries, p->visible};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -84,7 +85,8 @@ static int allocate_pass(pass *p, text_error *error) {
     p->probability = malloc(rows * (size_t)c->classes * sizeof *p->probability);
     p->queries = calloc(layers * heads, sizeof *p->queries);
     p->visible = calloc(layers * heads, sizeof *p->visible);
-    if (!p->maps || !p->map_memory || !p->beta || !p->label || !p->winners || !p->probability || !p->queries || !p->visible)
+    if (!p->maps || !p->map_memory || !p->beta || !p->label || !p->winners || !p->probability || !p->queries ||
+        !p->visible)
         return text_fail_memory(error, (2 * layers + 2) * heads * cells * sizeof *p->map_memory);
     for (size_t l = 0; l < layers; l++) {
         p->maps[l].alpha_hat = p->map_memory + 2 * l * heads * cells;
@@ -93,16 +95,19 @@ static int allocate_pass(pass *p, text_error *error) {
     return 0;
 }
 
-/* ---- rows to samples ------------------------------------------------------------------------------------------------- */
+/* ---- rows to samples --------------------------------------------------------------------------------------------- */
 
-static int encode_one(pass *p, scores *s, const model *m, token_cache *cache, const row *r, size_t index, encoded_pair *pair,
-                      text_error *error) {
+static int encode_one(pass *p, scores *s, const model *m, token_cache *cache, const row *r, size_t index,
+                      encoded_pair *pair, text_error *error) {
     const size_t longest = (size_t)m->encoder->config.max_length;
-    if (encode_pair(m->vocabulary, cache, r->premise, r->hypothesis, p->options->cut ? longest : 0, pair, error) != 0) return -1;
+    if (encode_pair(m->vocabulary, cache, r->premise, r->hypothesis, p->options->cut ? longest : 0, pair, error) != 0)
+        return -1;
     if (pair->length > longest) {
         char shown[256];
-        return text_fail(error, "row %zu (\"%s\") has %zu tokens, the model takes %zu: give --cut to drop the front of long premises",
-                         index + 1, text_excerpt(r->premise, strlen(r->premise), shown), pair->length, longest);
+        return text_fail(
+            error,
+            "row %zu (\"%s\") has %zu tokens, the model takes %zu: give --cut to drop the front of long premises",
+            index + 1, text_excerpt(r->premise, strlen(r->premise), shown), pair->length, longest);
     }
     s->tokens += pair->length;
     s->unknown += pair->unknown;
@@ -123,7 +128,7 @@ static int encode_all(pass *p, scores *s, const model *m, const row *rows, size_
     return status;
 }
 
-/* ---- figures of one batch -------------------------------------------------------------------------------------------- */
+/* ---- figures of one batch ---------------------------------------------------------------------------------------- */
 
 static void read_classes(const pass *p, scores *s, const batch_slice *slice) {
     const int classes = p->model.config.classes;
@@ -158,14 +163,16 @@ static void read_heads(pass *p, scores *s, const batch_slice *slice) {
             }
 }
 
-/* alpha-hat of one label block: its mean over cells, heads and layers, and its distances from the label cell by cell. */
+/* alpha-hat of one label block: its mean over cells, heads and layers, and its distances from the label cell by cell.
+ */
 static double read_block(const pass *p, scores *s, const dea_label_block *block, int length) {
     double sum = 0;
     int64_t cells = 0;
     for (int l = 0; l < s->layers; l++)
         for (int h = 0; h < s->heads; h++)
             for (int i = block->q_begin; i < block->q_end; i++) {
-                const size_t start = ((size_t)(block->batch * s->heads + h) * (size_t)length + (size_t)i) * (size_t)length;
+                const size_t start =
+                    ((size_t)(block->batch * s->heads + h) * (size_t)length + (size_t)i) * (size_t)length;
                 for (int j = block->k_begin; j < block->k_end; j++) {
                     const double hat = (double)p->maps[l].alpha_hat[start + (size_t)j];
                     sum += hat;
@@ -201,7 +208,8 @@ static void read_labels(const pass *p, scores *s, const batch_slice *slice) {
     for (size_t k = 0; k < p->buffer.batch.block_count; k++)
         for (int i = block[k].q_begin; i < block[k].q_end; i++)
             for (int j = block[k].k_begin; j < block[k].k_end; j++)
-                p->label[((size_t)block[k].batch * (size_t)slice->length + (size_t)i) * (size_t)slice->length + (size_t)j] = block[k].alpha;
+                p->label[((size_t)block[k].batch * (size_t)slice->length + (size_t)i) * (size_t)slice->length +
+                         (size_t)j] = block[k].alpha;
 }
 
 static void count_finishes(const pass *p, scores *s, const batch_slice *slice, const dea_real *alpha_hat) {
@@ -251,21 +259,23 @@ static int run_batch(pass *p, scores *s, size_t slice_index, text_error *error) 
     /* A training run without dropout and gamma: it computes what inference does and keeps what photo-finishes need. */
     encoder_run run = {.training = 1, .maps = p->maps, .threads = p->options->threads};
     const dea_status status = encoder_forward(&p->model, p->params, &p->buffer.batch, &run, &p->work);
-    if (status != DEA_OK) return text_fail(error, "batch %zu of %zu: %s", slice_index + 1, p->plan.slices, dea_status_string(status));
+    if (status != DEA_OK)
+        return text_fail(error, "batch %zu of %zu: %s", slice_index + 1, p->plan.slices, dea_status_string(status));
     read_classes(p, s, slice);
     read_heads(p, s, slice);
     read_labels(p, s, slice);
     return p->buffer.batch.block_count > 0 && p->model.config.fixed_alpha < 0 ? read_finishes(p, s, slice, error) : 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static int run_all(pass *p, scores *s, text_error *error) {
     size_t done = 0;
     for (size_t i = 0; i < p->plan.slices; i++) {
         if (run_batch(p, s, i, error) != 0) return -1;
         done += (size_t)p->plan.slice[i].count;
-        if (p->options->progress && p->options->progress(p->options->context, done, s->count)) return text_fail(error, "stopped");
+        if (p->options->progress && p->options->progress(p->options->context, done, s->count))
+            return text_fail(error, "stopped");
     }
     for (int at = 0; at < s->layers * s->heads; at++) {
         s->entropy[at] /= (double)p->queries[at];
@@ -275,7 +285,8 @@ static int run_all(pass *p, scores *s, text_error *error) {
     return 0;
 }
 
-int scores_run(scores *s, const model *m, const row *rows, size_t count, const score_options *options, text_error *error) {
+int scores_run(scores *s, const model *m, const row *rows, size_t count, const score_options *options,
+               text_error *error) {
     pass p = {.options = options, .model = *m->encoder, .params = m->params};
     const encoder_config *c = &m->encoder->config;
     scores measured = {0};

@@ -7,14 +7,14 @@
 #include "metrics/metrics.h"
 #include "text/string_map.h"
 
-/* ---- keys ------------------------------------------------------------------------------------------------------------ */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static int by_byte(const void *a, const void *b) {
     return *(const unsigned char *)a - *(const unsigned char *)b;
 }
 
-/* What a hypothesis and its swapped twin have in common: source, premise, and the hypothesis' letters sorted. NULL when memory
- * ends. */
+/* What a hypothesis and its swapped twin have in common: source, premise, and the hypothesis' letters sorted. NULL when
+ * memory ends. */
 static char *twin_key(arena *strings, const row *r, size_t *length) {
     const size_t source = strlen(r->source), premise = strlen(r->premise), hypothesis = strlen(r->hypothesis);
     *length = source + 1 + premise + 1 + hypothesis;
@@ -36,8 +36,10 @@ static int swapped_keys(const row *rows, size_t count, const char **key) {
             if ((rows[i].label == 1) != (pass == 0)) continue;
             const char *twin = twin_key(&scratch, &rows[i], &length);
             ok = twin != NULL;
-            if (ok && pass == 0) ok = string_map_add(&truths, twin, length) != STRING_MAP_NONE;
-            else if (ok && string_map_find(&truths, twin, length) != STRING_MAP_NONE) key[i] = rows[i].source;
+            if (ok && pass == 0)
+                ok = string_map_add(&truths, twin, length) != STRING_MAP_NONE;
+            else if (ok && string_map_find(&truths, twin, length) != STRING_MAP_NONE)
+                key[i] = rows[i].source;
         }
     string_map_free(&truths);
     arena_free(&scratch);
@@ -50,9 +52,15 @@ static int make_keys(table_kind kind, arena *strings, const row *rows, size_t co
     for (size_t i = 0; i < count; i++) {
         char text[64];
         switch (kind) {
-        case TABLE_ALL: key[i] = "all"; break;
-        case TABLE_SOURCE: key[i] = rows[i].source; break;
-        case TABLE_KIND: key[i] = rows[i].kind; break;
+        case TABLE_ALL:
+            key[i] = "all";
+            break;
+        case TABLE_SOURCE:
+            key[i] = rows[i].source;
+            break;
+        case TABLE_KIND:
+            key[i] = rows[i].kind;
+            break;
         case TABLE_STEPS:
             snprintf(text, sizeof text, "%d", rows[i].steps);
             key[i] = arena_copy(strings, text, strlen(text));
@@ -67,13 +75,14 @@ static int make_keys(table_kind kind, arena *strings, const row *rows, size_t co
     return 1;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 static int count_table(table *out, const char *const *key, size_t count, const unsigned char *right,
                        const unsigned char *const *baseline) {
     metrics_group groups[TABLE_ROWS];
     out->count = metrics_by_key(key, right, count, groups, TABLE_ROWS);
-    for (int g = 0; g < out->count; g++) out->row[g] = (table_row){.name = groups[g].name, .count = groups[g].count, .right = groups[g].right};
+    for (int g = 0; g < out->count; g++)
+        out->row[g] = (table_row){.name = groups[g].name, .count = groups[g].count, .right = groups[g].right};
     for (int b = 0; b < BASELINE_KINDS && baseline && out->count > 0; b++) {
         metrics_by_key(key, baseline[b], count, groups, TABLE_ROWS);
         for (int g = 0; g < out->count; g++) out->row[g].baseline[b] = groups[g].right;
@@ -94,7 +103,8 @@ int tables_make(tables *t, const row *rows, size_t count, const unsigned char *r
         ok = make_keys((table_kind)kind, &t->strings, rows, count, key);
         fits = ok && count_table(&t->table[kind], key, count, right, baseline);
         if (ok && !fits)
-            text_fail(error, "more than %d different values of %s: give rows with fewer sources", TABLE_ROWS, titles[kind]);
+            text_fail(error, "more than %d different values of %s: give rows with fewer sources", TABLE_ROWS,
+                      titles[kind]);
     }
     free(key);
     if (ok && fits) return 0;

@@ -24,9 +24,17 @@ typedef struct table {
     table_row row[TABLE_ROWS]; /* sorted by name */
 } table;
 
-/* TABLE_SWAPPED: false hypotheses made of exactly the letters of a true one about the same premise ("Ruth is Mark's aunt", "Mark is
- * Ruth's aunt"), by source: who ignores order gets none of them right. */
-typedef enum table_kind { TABLE_ALL, TABLE_SOURCE, TABLE_KIND, TABLE_STEPS, TABLE_SOURCE_STEPS, TABLE_SWAPPED, TABLES } table_kind;
+/* TABLE_SWAPPED: false hypotheses made of exactly the letters of a true one about the same premise ("Ruth is Mark's
+ * aunt", "Mark is Ruth's aunt"), by source: who ignores order gets none of them right. */
+typedef enum table_kind {
+    TABLE_ALL,
+    TABLE_SOURCE,
+    TABLE_KIND,
+    TABLE_STEPS,
+    TABLE_SOURCE_STEPS,
+    TABLE_SWAPPED,
+    TABLES
+} table_kind;
 
 typedef struct tables {
     table table[TABLES];
@@ -34,8 +42,8 @@ typedef struct tables {
     arena strings;
 } tables;
 
-/* right[i]: whether the model is right on row i; baseline[kind][i] likewise, or NULL for all where none was run. 0, or -1 with a
- * message; then nothing needs freeing. */
+/* right[i]: whether the model is right on row i; baseline[kind][i] likewise, or NULL for all where none was run. 0, or
+ * -1 with a message; then nothing needs freeing. */
 int tables_make(tables *t, const row *rows, size_t count, const unsigned char *right,
                 const unsigned char *const *baseline, text_error *error);
 void tables_free(tables *t);

@@ -46,8 +46,10 @@ static int place_of(const metrics_group *groups, int count, const char *name) {
     int low = 0, high = count;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (strcmp(groups[middle].name, name) < 0) low = middle + 1;
-        else high = middle;
+        if (strcmp(groups[middle].name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }

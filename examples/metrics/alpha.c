@@ -21,8 +21,10 @@ static void count_side(metrics_side_count *count, double alpha, double alpha_hat
     if (bin >= METRICS_SIDE_BINS) bin = METRICS_SIDE_BINS - 1;
     count->count++;
     count->right += (alpha > beta) == (alpha_hat > beta);
-    if (alpha > beta) count->above[bin]++;
-    else count->below[bin]++;
+    if (alpha > beta)
+        count->above[bin]++;
+    else
+        count->below[bin]++;
 }
 
 void metrics_side_add(metrics_sides *sides, double alpha, double alpha_hat, double beta) {
@@ -39,7 +41,8 @@ double metrics_side_constant(const metrics_side_count *count) {
     int64_t right = 0, best; /* a constant of 0 lies above no beta: it is right wherever alpha does not either */
     for (int bin = 0; bin < METRICS_SIDE_BINS; bin++) right += count->below[bin];
     best = right;
-    for (int bin = 0; (double)(bin + 1) / METRICS_SIDE_BINS <= DEA_ALPHA_MAX; bin++) { /* the constant (bin + 1)/BINS passes it */
+    for (int bin = 0; (double)(bin + 1) / METRICS_SIDE_BINS <= DEA_ALPHA_MAX;
+         bin++) { /* the constant (bin + 1)/BINS passes it */
         right += count->above[bin] - count->below[bin];
         if (right > best) best = right;
     }

@@ -1,5 +1,5 @@
-/* How good predictions are: of classes, of probabilities, of alpha, and of the winner of a photo-finish. Nothing here knows of
- * a model or a file. Where memory is needed it is said; everything else is plain arithmetic in double. */
+/* How good predictions are: of classes, of probabilities, of alpha, and of the winner of a photo-finish. Nothing here
+ * knows of a model or a file. Where memory is needed it is said; everything else is plain arithmetic in double. */
 #ifndef METRICS_METRICS_H
 #define METRICS_METRICS_H
 
@@ -8,7 +8,7 @@
 
 #include "dea.h"
 
-/* ---- accuracy -------------------------------------------------------------------------------------------------------- */
+/* ---- accuracy ---------------------------------------------------------------------------------------------------- */
 typedef struct metrics_interval {
     double low, high;
 } metrics_interval;
@@ -25,11 +25,11 @@ typedef struct metrics_group {
     int64_t right, count;
 } metrics_group;
 
-/* Counts right predictions by key: groups sorted by name (bytes). right[n] 0 or 1. Keys that are NULL are left out. groups: room
- * for `capacity`. The number of groups, or -1 where they are more than capacity. */
+/* Counts right predictions by key: groups sorted by name (bytes). right[n] 0 or 1. Keys that are NULL are left out.
+ * groups: room for `capacity`. The number of groups, or -1 where they are more than capacity. */
 int metrics_by_key(const char *const *key, const unsigned char *right, size_t n, metrics_group *groups, int capacity);
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 /* All NaN for n = 0; correlations also for a side without variance. */
 double metrics_mae(const double *predicted, const double *truth, size_t n);
 double metrics_pearson(const double *x, const double *y, size_t n);
@@ -38,20 +38,20 @@ double metrics_spearman(const double *x, const double *y, size_t n, double *scra
 /* What the best constant, chosen with hindsight, would reach: the mean distance from the median. scratch [n]. */
 double metrics_constant_mae(const double *truth, size_t n, double *scratch);
 
-/* ---- bands ----------------------------------------------------------------------------------------------------------- */
+/* ---- bands ------------------------------------------------------------------------------------------------------- */
 #define METRICS_BANDS 4 /* near-identical, weak, strong, between: dea_band */
 
 typedef struct metrics_bands {
     int64_t matrix[METRICS_BANDS][METRICS_BANDS]; /* [band of the truth][band of the prediction] */
     int64_t count, agreed;                        /* agreed: the diagonal */
-    int64_t constant;                             /* what always saying the commonest band of the truth would agree with */
+    int64_t constant; /* what always saying the commonest band of the truth would agree with */
 } metrics_bands;
 
 metrics_bands metrics_band_table(const double *predicted, const double *truth, size_t n);
 
-/* ---- photo-finish ---------------------------------------------------------------------------------------------------- */
-/* For a target and a distractor that tie at beta, alpha lies on one side of beta, and so must alpha-hat for the same key to win.
- * Counted one at a time, so that millions need no memory. */
+/* ---- photo-finish ------------------------------------------------------------------------------------------------ */
+/* For a target and a distractor that tie at beta, alpha lies on one side of beta, and so must alpha-hat for the same
+ * key to win. Counted one at a time, so that millions need no memory. */
 #define METRICS_SIDE_BINS 1024
 #define METRICS_CLOSE     0.1 /* |alpha - beta| below this is a close finish */
 
@@ -70,8 +70,9 @@ double metrics_side_accuracy(const metrics_side_count *count);
 /* What the best constant alpha-hat in [0, 0.95], chosen with hindsight on a grid of 1/1024, would reach. */
 double metrics_side_constant(const metrics_side_count *count);
 
-/* ---- attention and calibration --------------------------------------------------------------------------------------- */
-/* Entropy in nats of weights a[n] that sum to 1 (zeros add nothing), divided by log n: 1 is even attention, 0 one key. 0 for n < 2. */
+/* ---- attention and calibration ----------------------------------------------------------------------------------- */
+/* Entropy in nats of weights a[n] that sum to 1 (zeros add nothing), divided by log n: 1 is even attention, 0 one key.
+ * 0 for n < 2. */
 double metrics_entropy(const dea_real *a, size_t n);
 
 #define METRICS_ECE_BINS 15

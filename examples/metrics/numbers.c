@@ -42,13 +42,17 @@ static void rank_all(const double *x, size_t n, double *sorted, double *rank) {
         size_t first = 0, last = 0; /* the first place with a value >= x[i], and with one > x[i] */
         for (size_t low = 0, high = n; low < high; first = low) {
             const size_t middle = (low + high) / 2;
-            if (sorted[middle] < x[i]) low = middle + 1;
-            else high = middle;
+            if (sorted[middle] < x[i])
+                low = middle + 1;
+            else
+                high = middle;
         }
         for (size_t low = 0, high = n; low < high; last = low) {
             const size_t middle = (low + high) / 2;
-            if (sorted[middle] <= x[i]) low = middle + 1;
-            else high = middle;
+            if (sorted[middle] <= x[i])
+                low = middle + 1;
+            else
+                high = middle;
         }
         rank[i] = ((double)first + (double)(last - 1)) / 2;
     }
