@@ -232,7 +232,7 @@ static trainer_config small(void) {
     c.model.use_temperature = 1;
     c.model.tie_k_to_q = 1;
     c.model.w_rel_identity = 1; /* with W_k = W_q: equal words match by either expert from the first step */
-    c.steps = 6000;
+    c.steps = 6500;
     c.batch_rows = 64;
     c.story_pairs = 1;
     c.lr = 2e-3;
@@ -241,6 +241,7 @@ static trainer_config small(void) {
     c.warmup = 200;
     c.gamma_steps = 0;
     c.patience = 0;
+    c.rest = 0.2;
     c.vocab_min_count = 6;
     c.vocab_pieces = 1500;
     return c;
@@ -266,7 +267,7 @@ static trainer_config quick(void) {
 
 int settings_preset(const char *name, trainer_config *config) {
     static const char everything[] =
-        "babi18:1.5:0.84,babi17:1.2:0.84,babi16:1.2:0.86,kinship@2:1:0.84,isa:0.6,partof:0.2,capital:0.05";
+        "babi18:1.8:0.82,babi17:0.8:0.84,babi16:1.8:0.8,kinship@2:0.9:0.84,isa:0.4,partof:0.15,capital:0.05";
     if (!strcmp(name, "paper"))
         *config = paper();
     else if (!strcmp(name, "small"))

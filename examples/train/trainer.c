@@ -450,10 +450,13 @@ static int check_isolation(trainer *t, const totals *all, text_error *error) {
 
 /* ---- */
 
-static void sum_gradients(trainer *t) {
-    dea_real *sum = t->lane[0].grads;
+/* A part of the elements each: every one is added in the order of the lanes. */
+static void sum_part(void *context, int part) {
+    trainer_lane *lane = context;
+    const size_t elements = lane[0].t->e->table.elements;
+    const size_t begin = elements * (size_t)part / TRAINER_LANES, end = elements * (size_t)(part + 1) / TRAINER_LANES;
     for (int i = 1; i < TRAINER_LANES; i++)
-        for (size_t j = 0; j < t->e->table.elements; j++) sum[j] += t->lane[i].grads[j];
+        for (size_t j = begin; j < end; j++) lane[0].grads[j] += lane[i].grads[j];
 }
 
 static void collect(const trainer *t, const totals *all, trainer_step_report *report, int *rows_by_tag,
@@ -487,7 +490,7 @@ int trainer_step(trainer *t, trainer_step_report *report, text_error *error) {
     if (check_isolation(t, &all, error) || assign(t, &t->drawn, &t->plan, error)) return -1;
     for (int i = 0; i < TRAINER_LANES; i++) t->lane[i].totals = &all;
     if (run_lanes(t, train_lane, error)) return -1;
-    sum_gradients(t);
+    pool_run(&t->threads, TRAINER_LANES, sum_part, t->lane);
     collect(t, &all, report, rows_by_tag, correct_by_tag);
     report->lr_factor = lr_factor(t);
     const dea_adamw adamw = optimiser(&t->config);
