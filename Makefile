@@ -29,7 +29,7 @@ ifeq ($(findstring -j,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
 endif
 
-all: $(BUILD)/paris $(PROGRAMS) ## build the library object and every program
+all: $(BUILD)/paris $(PROGRAMS) $(BUILD)/meta-tiny ## build the library object and every program
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -42,7 +42,7 @@ RUN      := $(BUILD)/run
 
 run: $(BUILD)/data $(BUILD)/train $(BUILD)/eval ## data, training of `small`, evaluation: a page of results within five minutes
 	rm -rf $(RUN) && mkdir -p $(RUN)
-	$(BUILD)/data build --out $(RUN)/data.tsv
+	$(BUILD)/data build --more --out $(RUN)/data.tsv
 	$(FAST) $(BUILD)/train --preset small --data $(RUN)/data.tsv --out $(RUN) --log $(RUN)/log.jsonl
 	$(FAST) $(BUILD)/eval --ckpt $(RUN)/best.safetensors --data $(RUN)/data.tsv --json $(RUN)/results.json
 
@@ -68,12 +68,15 @@ $(BUILD)/paris: $(BUILD)/examples/paris.o
 $(PROGRAMS): $(BUILD)/%: $(BUILD)/examples/%/main.o $(BUILD)/libexamples.a
 	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
 
+$(BUILD)/meta-tiny: $(BUILD)/examples/meta/tiny/main.o $(BUILD)/libexamples.a
+	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+
 $(TESTS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libexamples.a
 	$(CC) $(CFLAGS_ALL) $(LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
 # `make deps run` and `make deps test` install first, also with -j.
 ifneq ($(filter deps,$(MAKECMDGOALS)),)
-$(LIBOBJ) $(BUILD)/examples/paris.o $(MAINS:%.c=$(BUILD)/%.o) $(TESTS:%=%.o): | deps
+$(LIBOBJ) $(BUILD)/examples/paris.o $(BUILD)/examples/meta/tiny/main.o $(MAINS:%.c=$(BUILD)/%.o) $(TESTS:%=%.o): | deps
 endif
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
@@ -116,13 +119,20 @@ GOLDEN_FLAGS = $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_REAL=$* -DGOLDEN_CHECK=golden
 
 golden: $(BUILD)/golden ## compare with the golden values of GOLDEN=DIR (tests/golden)
 	$(BUILD)/golden "$(GOLDEN)"
+	if [ -d "$(GOLDEN)/meta" ]; then $(BUILD)/golden "$(GOLDEN)/meta"; fi
 
-$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h dea.h
+$(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h tests/golden_meta.h $(wildcard examples/meta/*.[ch]) dea.h
 	@mkdir -p $(@D)
 	$(CC) $(GOLDEN_FLAGS) -c $< -o $@
 
 $(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+
+bench: $(BUILD)/bench ## build/bench: speed and memory beside the FMA peak; see build/bench --help
+
+$(BUILD)/bench: bench/bench.c dea.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $< $(LDFLAGS) $(LIBS) -o $@
 
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
 	CC="$(CC)" tests/mutate.sh
@@ -133,7 +143,7 @@ check-sanitizers: ## the suites of dea.h under address, undefined and thread san
 check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
 	tests/warnings.sh
 
-.PHONY: golden mutate check-sanitizers check-warnings
+.PHONY: bench golden mutate check-sanitizers check-warnings
 
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang

@@ -375,6 +375,248 @@ DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attenti
                                        const dea_real *cache, dea_real *grads, dea_gate_result *result, void *workspace,
                                        size_t workspace_bytes);
 
+/* ==== 10. Meta-attention: declarations ================================================================================ */
+/* A frozen decoder runs twice. Pass 1, blocks off, on the prompt alone: hooks copy the residual stream at the last prompt
+ * token of each read layer, an encoder turns the copies into cognitive tokens, one a layer. Pass 2, blocks on: after each
+ * write layer a gated cross-attention block looks at them. Only encoder and blocks learn. Symbols: B sequences padded on
+ * the right to T, D wide; C read layers and cognitive tokens; L_w blocks; bottleneck r; h heads, dh = r/h. Numbers (16) to
+ * (30) are the equations of SPEC-META. The life of a training batch:
+ *
+ *     dea_meta_hooks_open(&hooks);                          // pass 1; dea_meta_hooks_record after each layer of the base
+ *     dea_meta_hooks_freeze(&hooks), dea_meta_hooks_read(&hooks, &act);
+ *     dea_meta_encoder_forward(&encoder, params, act, B, cog, encoder_cache, workspace, bytes, &threads);
+ *     dea_meta_keys_forward(&blocks, params, cog, B, kv, &threads);
+ *     dea_meta_block_forward(&blocks, params, &s, i, x, y, cache[i], workspace, bytes);        // pass 2, i = 0..L_w-1
+ *     dea_meta_block_backward(&blocks, params, &s, i, x, cache[i], dy, dx, dkv, grads, workspace, bytes);   // i = L_w-1..0
+ *     dea_meta_keys_backward(&blocks, params, cog, dkv, B, dcog, grads, &threads);
+ *     dea_meta_encoder_backward(&encoder, params, act, B, encoder_cache, dcog, grads, workspace, bytes, &threads);
+ *
+ * All functions: DEA_ERR_NULL, _SHAPE, _OVERFLOW, _WORKSPACE, _ALIGNMENT, _ALIAS as everywhere. `threads` may be NULL: one.
+ * A `_workspace` or `_count` function returns 0 if the shape is wrong; a workspace serves the forward and the backward. */
+
+/* ---- hooks ---------------------------------------------------------------------------------------------------------- */
+typedef struct dea_meta_hooks {
+    int layers;      /* C, the number of read layers */
+    int batch;       /* B */
+    int width;       /* D */
+    const int *read; /* [C] layers of the base that are read, ascending; the caller's, it must outlive this struct */
+    dea_real *act;   /* [B,C,D], the caller's */
+    int recorded;    /* read layers written so far in this pass 1 */
+    int frozen;      /* set: act may be read, not written */
+} dea_meta_hooks;
+
+DEA_API dea_meta_hooks dea_meta_hooks_init(const int *read, int layers, int batch, int width, dea_real *act);
+/* Start of a pass 1: empty and writable. DEA_ERR_INDEX if `read` does not ascend from 0 or more. */
+DEA_API dea_status dea_meta_hooks_open(dea_meta_hooks *hooks);
+/* (16), after a layer of the base: if `layer` is read, copies y[b, lengths[b]-1] of y [B,T,D] into act; else does nothing.
+ * lengths [B]: prompt tokens, 1..T (NULL: T). Layers come in ascending order: DEA_ERR_INDEX otherwise. DEA_ERR_FROZEN if the
+ * buffer is frozen, whatever the layer. */
+DEA_API dea_status dea_meta_hooks_record(dea_meta_hooks *hooks, int layer, const dea_real *y, int seq,
+                                         const int *lengths);
+/* End of pass 1. DEA_ERR_FROZEN if a read layer is missing or the buffer is frozen already. */
+DEA_API dea_status dea_meta_hooks_freeze(dea_meta_hooks *hooks);
+/* *act = what pass 1 left. DEA_ERR_FROZEN if the buffer is empty or not frozen: pass 2 must then not run. */
+DEA_API dea_status dea_meta_hooks_read(const dea_meta_hooks *hooks, const dea_real **act);
+
+/* ---- cognitive encoder ---------------------------------------------------------------------------------------------- */
+typedef struct dea_meta_encoder {
+    int layers;     /* C */
+    int width;      /* D */
+    int bottleneck; /* r, 256 by default */
+    int blocks;     /* 0: architecture 1, linear (2.3). n > 0: architecture 2 with n transformer blocks (2.4) */
+    int heads;      /* of those blocks, 4 by default; must divide r */
+    /* Places in the arena, set by dea_meta_encoder_register: names and shapes of 2.9. */
+    size_t ln_w, ln_b, fc_w, fc_b, gate;
+    size_t emb, t_ln1_w, t_ln1_b, t_qkv_w, t_qkv_b, t_o_w, t_o_b, t_ln2_w, t_ln2_b, t_fc1_w, t_fc1_b, t_fc2_w, t_fc2_b;
+    size_t out_ln_w, out_ln_b, out_fc1_w, out_fc1_b, out_fc2_w, out_fc2_b, out_norm_w, out_norm_b;
+} dea_meta_encoder;
+
+DEA_API dea_meta_encoder dea_meta_encoder_init(int layers, int width);
+/* Group main; gates learn at 5 times its rate; weight decay on matrices. Use the prefix "enc_" in files. */
+DEA_API dea_status dea_meta_encoder_register(dea_meta_encoder *encoder, dea_table *table, const char *prefix);
+/* 2.9: linear maps and their biases uniform in +-1/sqrt(fan_in), norms 1 and 0, gates 0.3, emb normal with std 0.02. */
+DEA_API dea_status dea_meta_encoder_reset(const dea_meta_encoder *encoder, dea_real *params, uint64_t seed);
+/* Number of dea_real that forward keeps for backward. */
+DEA_API size_t dea_meta_encoder_cache_count(const dea_meta_encoder *encoder, int batch);
+DEA_API size_t dea_meta_encoder_workspace(const dea_meta_encoder *encoder, int batch);
+/* (17)-(22): act [B,C,D] -> cog [B,C,D]. cache: for backward, or NULL. */
+DEA_API dea_status dea_meta_encoder_forward(const dea_meta_encoder *encoder, const dea_real *params,
+                                            const dea_real *act, int batch, dea_real *cog, dea_real *cache,
+                                            void *workspace, size_t workspace_bytes, const dea_threads *threads);
+/* Adds to the encoder's part of `grads`; act takes no gradient. The gate's is formed as 2.11 says: in architecture 1 from
+ * the backward of LN_out, (1 - tau^2)/tau sum_b (sum_j g xh) 1e-5/s^2, since the plain sum cancels to nearly nothing. */
+DEA_API dea_status dea_meta_encoder_backward(const dea_meta_encoder *encoder, const dea_real *params,
+                                             const dea_real *act, int batch, const dea_real *cache,
+                                             const dea_real *dcog, dea_real *grads, void *workspace,
+                                             size_t workspace_bytes, const dea_threads *threads);
+
+/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+typedef struct dea_meta_blocks {
+    int count;       /* L_w, the number of write layers; block i belongs to the i-th of them */
+    int tokens;      /* C */
+    int width;       /* D */
+    int bottleneck;  /* r, 256 by default */
+    int heads;       /* h, 4 by default; must divide r */
+    int up_zero;     /* 1: up_w starts at 0, so that a fresh system equals the base. 0 by default */
+    int dual_expert; /* 1: dual-expert scores of 2.14 (1): (1)-(3) over the C tokens, mixed by one learnt c a head */
+    /* Places in the arena, set by dea_meta_blocks_register: names and shapes of 2.9, [L_w, ...]. */
+    size_t norm_w, norm_b, down_w, q_w, k_w, v_w, up_w, pref, gate;
+    size_t w_rel, c_mix; /* [L_w,h,dh,dh], [L_w,h]; only with dual_expert */
+} dea_meta_blocks;
+
+/* What the blocks work on in one pass 2. */
+typedef struct dea_meta_sequences {
+    int batch, seq; /* B, T */
+    const int
+        *lengths; /* [B] real tokens of each sequence, 0..T; NULL: T. The rest is padding: copied, never read into a
+                            gradient */
+    const dea_real *kv;  /* [B,C,2,L_w,r], from dea_meta_keys_forward: keys and values of every block */
+    dea_threads threads; /* dea_threads_default() */
+} dea_meta_sequences;
+
+DEA_API dea_meta_blocks dea_meta_blocks_init(int count, int tokens, int width);
+/* Group main; gate and pref learn at 5 times its rate; weight decay on matrices. Use the prefix "blk_" in files. */
+DEA_API dea_status dea_meta_blocks_register(dea_meta_blocks *blocks, dea_table *table, const char *prefix);
+/* 2.9: linear maps uniform in +-1/sqrt(fan_in), norms 1 and 0, gates 0.3, pref 0; w_rel orthogonal, c_mix -0.5. */
+DEA_API dea_status dea_meta_blocks_reset(const dea_meta_blocks *blocks, dea_real *params, uint64_t seed);
+
+DEA_API dea_meta_sequences dea_meta_sequences_init(int batch, int seq, const int *lengths, const dea_real *kv);
+
+/* Number of dea_real in kv (and dkv): 2 B C L_w r. */
+DEA_API size_t dea_meta_keys_count(const dea_meta_blocks *blocks, int batch);
+/* (23): k and v of all blocks, once a sequence: kv [B,C,2,L_w,r] = cog [B,C,D] times k_w and v_w. */
+DEA_API dea_status dea_meta_keys_forward(const dea_meta_blocks *blocks, const dea_real *params, const dea_real *cog,
+                                         int batch, dea_real *kv, const dea_threads *threads);
+/* dcog [B,C,D] (written, or NULL) = dk k_w + dv v_w summed over all blocks; adds dk_w and dv_w to grads (or NULL). Every
+ * block must have written its part of dkv. */
+DEA_API dea_status dea_meta_keys_backward(const dea_meta_blocks *blocks, const dea_real *params, const dea_real *cog,
+                                          const dea_real *dkv, int batch, dea_real *dcog, dea_real *grads,
+                                          const dea_threads *threads);
+
+/* Number of dea_real that a block's forward keeps for its backward, besides x: 3r + hC + 2 a token, padding included. */
+DEA_API size_t dea_meta_block_cache_count(const dea_meta_blocks *blocks, const dea_meta_sequences *s);
+DEA_API size_t dea_meta_block_workspace(const dea_meta_blocks *blocks, const dea_meta_sequences *s);
+/* (23)-(25) of block `index`: y [B,T,D] from x [B,T,D]; y may be x. With a gate of exactly 0 and at padded positions y is a
+ * copy of x. cache: for backward, or NULL. */
+DEA_API dea_status dea_meta_block_forward(const dea_meta_blocks *blocks, const dea_real *params,
+                                          const dea_meta_sequences *s, int index, const dea_real *x, dea_real *y,
+                                          dea_real *cache, void *workspace, size_t workspace_bytes);
+/* dx [B,T,D] is written (may be dy; NULL: not wanted); the block's part of dkv [B,C,2,L_w,r] is written; its parameters but
+ * k_w and v_w are added to in grads. */
+DEA_API dea_status dea_meta_block_backward(const dea_meta_blocks *blocks, const dea_real *params,
+                                           const dea_meta_sequences *s, int index, const dea_real *x,
+                                           const dea_real *cache, const dea_real *dy, dea_real *dx, dea_real *dkv,
+                                           dea_real *grads, void *workspace, size_t workspace_bytes);
+/* The attention weights A [B,h,T,C] of (24) inside the cache that a forward left; 0 at padded positions. For (30). NULL if
+ * the shape is wrong. */
+DEA_API const dea_real *dea_meta_block_weights(const dea_meta_blocks *blocks, const dea_meta_sequences *s,
+                                               const dea_real *cache);
+
+/* Decoding with cognitive tokens that stay (2.12): block `index` for sequence `b` of kv as two matrices, norm, gate and
+ * scale included. fold: dea_meta_fold_count() = 2hCD + hC + 1 numbers; it repays itself after some 150 tokens.
+ * DEA_ERR_OPTION with dual_expert, whose scores are not linear in x. */
+DEA_API size_t dea_meta_fold_count(const dea_meta_blocks *blocks);
+DEA_API size_t dea_meta_fold_workspace(const dea_meta_blocks *blocks);
+DEA_API dea_status dea_meta_fold(const dea_meta_blocks *blocks, const dea_real *params, const dea_meta_sequences *s,
+                                 int index, int b, dea_real *fold, void *workspace, size_t workspace_bytes);
+/* y [rows,D] = the folded block applied to x [rows,D]; y may be x. scores: room for rows h C numbers. */
+DEA_API dea_status dea_meta_fold_apply(const dea_meta_blocks *blocks, const dea_real *fold, const dea_real *x,
+                                       dea_real *y, int rows, dea_real *scores, const dea_threads *threads);
+
+/* ---- confidence heads: phase 1 -------------------------------------------------------------------------------------- */
+typedef struct dea_meta_confidence {
+    int layers, width, bottleneck; /* C, D, r = 256 */
+    size_t ln_w, ln_b, fc_w, fc_b, head_w, head_b;
+} dea_meta_confidence;
+
+DEA_API dea_meta_confidence dea_meta_confidence_init(int layers, int width);
+DEA_API dea_status dea_meta_confidence_register(dea_meta_confidence *confidence, dea_table *table, const char *prefix);
+DEA_API dea_status dea_meta_confidence_reset(const dea_meta_confidence *confidence, dea_real *params, uint64_t seed);
+DEA_API size_t dea_meta_confidence_cache_count(const dea_meta_confidence *confidence, int batch);
+DEA_API size_t dea_meta_confidence_workspace(const dea_meta_confidence *confidence, int batch);
+/* (19), (26): act [B,C,D] -> logits u [B,C]; P(the base is right) = sigmoid(u). */
+DEA_API dea_status dea_meta_confidence_forward(const dea_meta_confidence *confidence, const dea_real *params,
+                                               const dea_real *act, int batch, dea_real *u, dea_real *cache,
+                                               void *workspace, size_t workspace_bytes, const dea_threads *threads);
+DEA_API dea_status dea_meta_confidence_backward(const dea_meta_confidence *confidence, const dea_real *params,
+                                                const dea_real *act, int batch, const dea_real *cache,
+                                                const dea_real *du, dea_real *grads, void *workspace,
+                                                size_t workspace_bytes, const dea_threads *threads);
+/* (27): *loss = mean over [B,C] of softplus(u) - y u, y = right[b] in {0, 1} (DEA_ERR_LABEL otherwise). layer_loss [C] (or
+ * NULL): the mean of each read layer. du [B,C] (or NULL; may be u) = d_loss (sigmoid(u) - y)/(B C). */
+DEA_API dea_status dea_meta_confidence_loss(const dea_real *u, const int *right, int batch, int layers, double *loss,
+                                            double *layer_loss, double d_loss, dea_real *du);
+/* Copies the tensors of one read layer from arena `from` to arena `to`: a layer's best epoch. */
+DEA_API dea_status dea_meta_confidence_keep(const dea_meta_confidence *confidence, const dea_real *from, dea_real *to,
+                                            int layer);
+/* Warm start of 2.7: the four projector tensors of phase 1 into the encoder, bit for bit. DEA_ERR_SHAPE if they differ. */
+DEA_API dea_status dea_meta_warm_start(const dea_meta_confidence *confidence, const dea_real *confidence_params,
+                                       const dea_meta_encoder *encoder, dea_real *params);
+
+/* ---- training ------------------------------------------------------------------------------------------------------- */
+typedef enum dea_meta_action { DEA_META_CONFIRM, DEA_META_CORRECT, DEA_META_REFUSE, DEA_META_OTHER } dea_meta_action;
+
+/* The pinned generator M of 2.7. */
+DEA_API uint64_t dea_meta_random(uint64_t s);
+/* Target of an item in an epoch: confirm if the base was right; else correct if (M(seed + epoch 2^32 + item) >> 11) 2^-53 <
+ * ratio (0.5 in the paper), else refuse. Validation uses epoch 0 always. */
+DEA_API dea_meta_action dea_meta_draw(int base_right, double ratio, uint64_t seed, uint64_t epoch, uint64_t item);
+
+/* Cuts a prompt in place to max_seq - 64 tokens: its first and its last max_seq - 65; returns the number kept, or -1 if
+ * max_seq < 66 or count < 1. */
+DEA_API int dea_meta_cut_prompt(int *ids, int count, int max_seq);
+/* Joins right-padded prompts [B,Tp] and targets [B,Tt], each target cut to 64 tokens: full [B,T] padded with `pad`,
+ * n_full [B], and targets [B,T] for dea_cross_entropy: the token that follows where it belongs to the target, else -1.
+ * DEA_ERR_CAPACITY if a row is longer than T. */
+DEA_API dea_status dea_meta_join(const int *prompt, const int *n_prompt, int prompt_seq, const int *target,
+                                 const int *n_target, int target_seq, int batch, int pad, int seq, int *full,
+                                 int *n_full, int *targets);
+
+/* Gradient accumulation: `items` in micro-batches of `micro`, `group` of them a step. Optimiser steps in an epoch, and what
+ * d_loss of micro-batch number i (from 0) is: one over the micro-batches in its group, of which the last may be smaller. */
+DEA_API int64_t dea_meta_steps(int64_t items, int micro, int group);
+DEA_API double dea_meta_micro_weight(int64_t items, int micro, int group, int64_t i);
+/* Whether the optimiser steps after micro-batch i. */
+DEA_API int dea_meta_micro_ends_step(int64_t items, int micro, int group, int64_t i);
+
+typedef struct dea_early_stop {
+    int patience;   /* epochs without a new best that end training; 5 by default */
+    int best_epoch; /* -1 before the first */
+    int epochs;     /* seen */
+    double best;    /* the lowest validation loss */
+} dea_early_stop;
+
+DEA_API dea_early_stop dea_early_stop_init(int patience);
+/* Enters the validation loss of the next epoch; 1 if it is a new best (keep these weights), else 0. NaN never is. */
+DEA_API int dea_early_stop_enter(dea_early_stop *stop, double loss);
+/* 1 if `patience` epochs have brought no new best. */
+DEA_API int dea_early_stop_done(const dea_early_stop *stop);
+
+/* ---- checks of 2.8 -------------------------------------------------------------------------------------------------- */
+/* A piece of memory that must stay as it is, for instance one tensor of the base. */
+typedef struct dea_meta_bytes {
+    const void *data;
+    size_t size;
+} dea_meta_bytes;
+
+/* A 64-bit hash of the pieces in order. A change inside one 8-byte word always shows, any other all but surely. */
+DEA_API uint64_t dea_meta_hash(const dea_meta_bytes *pieces, size_t count);
+/* 2.8 (1): DEA_ERR_BASE_CHANGED if the hash of the pieces is no longer `before`. */
+DEA_API dea_status dea_meta_verify_frozen(const dea_meta_bytes *pieces, size_t count, uint64_t before);
+
+/* The caller's pass 2 on one batch, for the check below. blocks_on 0: the bare base. logits: written. grads (or NULL): a
+ * backward of the loss follows, adding to grads and writing dcog [B,C,D]. */
+typedef dea_status dea_meta_pass(void *context, int blocks_on, dea_real *logits, dea_real *grads, dea_real *dcog);
+
+/* 2.8 (2) and (3) on the caller's batch: sets every block's gate to 0 in `params`, runs the base, then pass 2 with its
+ * backward, and puts the gates back. DEA_ERR_ISOLATION, and in *what a sentence or the name of the tensor, if logits
+ * [2,logits_count] (base, pass 2) differ in a bit, a gradient of the blocks other than the gates' is not 0, dcog
+ * [dcog_count] is not 0, or no gate got a gradient. grads [grads_count]: an arena, zeroed here. gates: room for L_w. */
+DEA_API dea_status dea_meta_verify_gates(const dea_meta_blocks *blocks, dea_real *params, dea_meta_pass *pass,
+                                         void *context, dea_real *logits, size_t logits_count, dea_real *grads,
+                                         size_t grads_count, dea_real *dcog, size_t dcog_count, dea_real *gates,
+                                         const char **what);
+
 /* ---- optimiser and schedules ------------------------------------------------------------------------------------- */
 typedef struct dea_adamw {
     double lr[DEA_GROUPS];    /* main 3e-4, gate 1e-3 */
@@ -855,6 +1097,7 @@ typedef struct dea__product {
 #define dea__multiply          DEA__FN(dea__multiply)
 #define dea__product_of        DEA__FN(dea__product_of)
 #define dea__packed_gemm       DEA__FN(dea__packed_gemm)
+#define dea__pack_panel        DEA__FN(dea__pack_panel)
 #define dea__pad_rows          DEA__FN(dea__pad_rows)
 #define dea__interleave        DEA__FN(dea__interleave)
 #define dea__transpose_square  DEA__FN(dea__transpose_square)
@@ -917,13 +1160,14 @@ DEA__INLINE dea__vec dea__pick(dea__ints where, dea__vec a, dea__vec b) {
 }
 #endif
 
-/* The smaller and the larger. On x86 the instruction itself, which compilers do not find from a vector comparison. */
+/* The smaller and the larger. On x86 the instruction itself, which compilers do not find from a vector comparison (with a
+ * full mask, because the form without one warns of an undefined operand in C++). */
 #if DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 512
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_min_pd((__m512d)a, (__m512d)b);
+    return (dea__vec)_mm512_mask_min_pd((__m512d)a, 0xff, (__m512d)a, (__m512d)b);
 }
 DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_max_pd((__m512d)a, (__m512d)b);
+    return (dea__vec)_mm512_mask_max_pd((__m512d)a, 0xff, (__m512d)a, (__m512d)b);
 }
 #elif DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 256
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
@@ -934,10 +1178,10 @@ DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
 }
 #elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 512
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_min_ps((__m512)a, (__m512)b);
+    return (dea__vec)_mm512_mask_min_ps((__m512)a, 0xffff, (__m512)a, (__m512)b);
 }
 DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
-    return (dea__vec)_mm512_max_ps((__m512)a, (__m512)b);
+    return (dea__vec)_mm512_mask_max_ps((__m512)a, 0xffff, (__m512)a, (__m512)b);
 }
 #elif DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 256
 DEA__INLINE dea__vec dea__least(dea__vec a, dea__vec b) {
@@ -1234,55 +1478,72 @@ static void dea__transpose_square(dea__idx n, const dea_real *in, dea_real *out)
 
 /* ---- general product */
 
+/* out [depth][width] = alpha op(b), `depth` terms from k0 on and `columns` columns from j0 on; the rest of the width is 0. */
+static void dea__pack_panel(int transpose_b, const dea_real *b, dea__idx ldb, dea_real alpha, dea__idx k0, dea__idx depth,
+                            dea__idx j0, dea__idx columns, dea__idx width, dea_real *out) {
+    const dea_real *from = transpose_b ? b + j0 * ldb + k0 : b + k0 * ldb + j0;
+    if (columns == width && depth % DEA__LANES == 0) {
+        for (dea__idx j = 0; transpose_b && j < width; j += DEA__LANES)
+            for (dea__idx p = 0; p < depth; p += DEA__LANES)
+                dea__transpose(from + j * ldb + p, ldb, out + p * width + j, width);
+        if (transpose_b && alpha == 1) return;
+        for (dea__idx p = 0; p < depth; p++)
+            for (dea__idx j = 0; j < width; j += DEA__LANES)
+                dea__store(out + p * width + j,
+                           dea__splat(alpha) * dea__load(transpose_b ? out + p * width + j : from + p * ldb + j));
+        return;
+    }
+    for (dea__idx p = 0; p < depth; p++, out += width) {
+        for (dea__idx j = 0; j < columns; j++) out[j] = alpha * (transpose_b ? from[j * ldb + p] : from[p * ldb + j]);
+        for (dea__idx j = columns; j < width; j++) out[j] = 0;
+    }
+}
+
 /* c [m,n] = alpha op(a) op(b) + beta c, row-major, op by transpose_a and transpose_b as in BLAS. beta = 0 does not read c.
  * b is packed a panel of 3 vectors by DEPTH terms at a time, in a buffer on the stack (at most 24 KiB of it, and as much
- * for edges); a is read in place. Each element is one sum in order of k whatever the panel. */
+ * for edges); a is read in place. Where a does not fit the second cache, columns go in chunks whose part of c does, and a
+ * passes once a chunk. Each element is one sum in order of k whatever the panel. */
 static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__idx n, dea__idx k, dea_real alpha,
                              const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real beta,
                              dea_real *c, dea__idx ldc) {
-    enum { WIDTH = 3 * DEA__LANES, DEPTH = 128 };
+    enum { WIDTH = 3 * DEA__LANES, DEPTH = 128, CACHED = 1 << 17 };
     dea_real panel[DEPTH * WIDTH], edge_a[DEPTH * DEA__ROWS], edge_c[DEA__ROWS * WIDTH];
-    if (beta != 1 || k == 0 || alpha == 0)
-        for (dea__idx i = 0; i < m; i++)
-            for (dea__idx j = 0; j < n; j++) c[i * ldc + j] = beta == 0 ? 0 : c[i * ldc + j] * beta;
+    const dea__idx chunk = m * k > 2 * CACHED && m < CACHED / WIDTH ? CACHED / m / WIDTH * WIDTH : WIDTH;
+    for (dea__idx i = 0; beta == 0 && i < m; i++) memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+    for (dea__idx i = 0; beta != 0 && beta != 1 && i < m; i++)
+        for (dea__idx j = 0; j < n; j++) c[i * ldc + j] *= beta;
     if (alpha == 0) return;
-    for (dea__idx j0 = 0; j0 < n;) {
-        const dea__idx left = n - j0;
-        const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
-        const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
+    for (dea__idx first = 0; first < n; first += chunk)
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH;
-            for (dea__idx p = 0; p < depth; p++) {
-                dea_real *row = panel + p * width;
-                if (transpose_b)
-                    for (dea__idx j = 0; j < columns; j++) row[j] = alpha * b[(j0 + j) * ldb + k0 + p];
-                else
-                    for (dea__idx j = 0; j < columns; j++) row[j] = alpha * b[(k0 + p) * ldb + j0 + j];
-                for (dea__idx j = columns; j < width; j++) row[j] = 0;
-            }
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH, end = n - first < chunk ? n : first + chunk;
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
-            dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0, lda, panel, width, c + j0, ldc, NULL, NULL, NULL};
-            const dea__idx whole = columns == width ? m - m % DEA__ROWS : 0;
-            if (whole) dea__multiply(wide, whole, &p);
-            for (dea__idx i0 = whole; i0 < m; i0 += DEA__ROWS) {
-                const dea__idx rows = m - i0 < DEA__ROWS ? m - i0 : DEA__ROWS;
-                for (dea__idx r = 0; r < DEA__ROWS; r++)
-                    for (dea__idx q = 0; q < depth; q++)
-                        edge_a[r * DEPTH + q] = r >= rows     ? 0
-                                                : transpose_a ? a0[q * lda + i0 + r]
-                                                              : a0[(i0 + r) * lda + q];
-                for (dea__idx r = 0; r < DEA__ROWS; r++)
-                    for (dea__idx j = 0; j < width; j++)
-                        edge_c[r * width + j] = r < rows && j < columns ? c[(i0 + r) * ldc + j0 + j] : 0;
-                dea__product e = {0,     DEA__ADD_TO_C, depth, edge_a, DEPTH, panel,
-                                  width, edge_c,        width, NULL,   NULL,  NULL};
-                dea__multiply(wide, DEA__ROWS, &e);
-                for (dea__idx r = 0; r < rows; r++)
-                    for (dea__idx j = 0; j < columns; j++) c[(i0 + r) * ldc + j0 + j] = edge_c[r * width + j];
+            for (dea__idx j0 = first; j0 < end;) {
+                const dea__idx left = end - j0;
+                const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
+                const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
+                dea__pack_panel(transpose_b, b, ldb, alpha, k0, depth, j0, columns, width, panel);
+                dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0, lda, panel, width, c + j0, ldc, NULL, NULL, NULL};
+                const dea__idx whole = columns == width ? m - m % DEA__ROWS : 0;
+                if (whole) dea__multiply(wide, whole, &p);
+                for (dea__idx i0 = whole; i0 < m; i0 += DEA__ROWS) {
+                    const dea__idx rows = m - i0 < DEA__ROWS ? m - i0 : DEA__ROWS;
+                    for (dea__idx r = 0; r < DEA__ROWS; r++)
+                        for (dea__idx q = 0; q < depth; q++)
+                            edge_a[r * DEPTH + q] = r >= rows     ? 0
+                                                    : transpose_a ? a0[q * lda + i0 + r]
+                                                                  : a0[(i0 + r) * lda + q];
+                    for (dea__idx r = 0; r < DEA__ROWS; r++)
+                        for (dea__idx j = 0; j < width; j++)
+                            edge_c[r * width + j] = r < rows && j < columns ? c[(i0 + r) * ldc + j0 + j] : 0;
+                    dea__product e = {0,     DEA__ADD_TO_C, depth, edge_a, DEPTH, panel,
+                                      width, edge_c,        width, NULL,   NULL,  NULL};
+                    dea__multiply(wide, DEA__ROWS, &e);
+                    for (dea__idx r = 0; r < rows; r++)
+                        for (dea__idx j = 0; j < columns; j++) c[(i0 + r) * ldc + j0 + j] = edge_c[r * width + j];
+                }
+                j0 += width;
             }
         }
-        j0 += width;
-    }
 }
 
 /* ---- element-wise passes of the parts, any length n */
@@ -2181,7 +2442,7 @@ typedef struct dea__buffers {
     /* streaming: covariance of the keys with themselves and with their norms; corrections */
     dea_real *cov, *cov_norm, *square, *qc, *m0, *m1, *a0, *a1, *b1, *row_sum, *rest;
     double *wide;
-    dea_real var_norm;
+    dea_real var_norm, trace;
     /* gate */
     dea_real *column_dense, *column_photo;
     int *list;
@@ -2293,6 +2554,9 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__layout             DEA__FN(dea__layout)
 #define dea__block_rows         DEA__FN(dea__block_rows)
 #define dea__forward_panel      DEA__FN(dea__forward_panel)
+#define dea__forward_block      DEA__FN(dea__forward_block)
+#define dea__backward_block     DEA__FN(dea__backward_block)
+#define dea__steep              DEA__FN(dea__steep)
 #define dea__forward_stream     DEA__FN(dea__forward_stream)
 #define dea__backward_panel     DEA__FN(dea__backward_panel)
 #define dea__backward_stream    DEA__FN(dea__backward_stream)
@@ -2917,8 +3181,8 @@ DEA__INLINE void dea__finish_row(dea_real *o, const dea_real *row, dea_real fact
 static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx keys, char *base, dea__buffers *m) {
     dea__arena arena = {base, 0, 0};
     const dea__idx d = a->head_dim, dp = dea__round_up(d, DEA__PAD), np = dea__round_up(keys, DEA__PAD);
-    const dea__idx block = stream ? DEA__BLOCK : dea__block_rows(np, pass == DEA__BACKWARD ? 4 : 2);
-    const dea__idx tiles = stream ? 1 : (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
+    const dea__idx block = dea__block_rows(np, pass == DEA__BACKWARD ? 4 : 2);
+    const dea__idx tiles = (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
     const dea__idx queries = stream ? DEA__SPAN : block, backward = pass == DEA__BACKWARD, gate = pass == DEA__GATE;
     const dea__idx full = DEA__BLOCK;
     m->d = d;
@@ -2959,7 +3223,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     m->x = dea__take_reals(&arena, (size_t)(backward ? 2 * map : map));
     m->y = dea__take_reals(&arena, (size_t)(backward ? 0 : map));
     m->dmap = dea__take_reals(&arena, (size_t)(backward ? 2 * map : 0));
-    m->p = dea__take_reals(&arena, (size_t)(backward ? block * DEA__TILE : 0));
+    m->p = dea__take_reals(&arena, (size_t)(backward ? DEA__BLOCK * DEA__TILE : 0));
     m->label = dea__take_reals(&arena, (size_t)(a->labels || a->label_blocks ? full * DEA__TILE : 0));
     const dea__idx square = stream ? dp * dp : 0, vector = stream ? dp : 0;
     m->cov = dea__take_reals(&arena, (size_t)(square));
@@ -2982,75 +3246,75 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
 /* ---- forward */
 
 /* All keys of a block of queries at once: energies with their variances, then the weights and o tile by tile. */
-static void dea__forward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__buffers *m) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE;
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d,
                    kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
     dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
-    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block) {
-        const dea__idx count = m->queries - i0 < m->block ? m->queries - i0 : m->block,
-                       rows = dea__round_up(count, DEA__PAD);
-        dea__load_block(f, b, h, NULL, i0, count, rows, m, m->qu);
-        for (dea__idx r = 0; r < rows; r++) {
-            m->scale0[r] = root;
-            m->scale1[r] = twice;
-            m->ones[r] = 1;
+    const dea__idx rows = dea__round_up(count, DEA__PAD);
+    dea__load_block(f, b, h, NULL, i0, count, rows, m, m->qu);
+    for (dea__idx r = 0; r < rows; r++) {
+        m->scale0[r] = root;
+        m->scale1[r] = twice;
+        m->ones[r] = 1;
+    }
+    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
+    const dea__idx end = m->reach[rows - 1];
+    memset(m->sums, 0, sizeof(dea_real) * (size_t)(2 * rows * DEA__LANES));
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones,
+                      a->causal ? NULL : m->sums);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+        dea__row_sums(m->sums + r * DEA__LANES, m->scale0 + r);
+        dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
+    }
+    for (dea__idx r = 0; r < rows; r++) {
+        if (a->causal) {
+            m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
+            m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
         }
-        dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
-        const dea__idx end = m->reach[rows - 1];
-        memset(m->sums, 0, sizeof(dea_real) * (size_t)(2 * rows * DEA__LANES));
-        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones,
-                          a->causal ? NULL : m->sums);
-        }
-        for (dea__idx r = 0; r < rows; r += DEA__LANES) {
-            dea__row_sums(m->sums + r * DEA__LANES, m->scale0 + r);
-            dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
-        }
-        for (dea__idx r = 0; r < rows; r++) {
-            if (a->causal) {
-                m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
-                m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
-            }
-            const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n),
-                           sigma1 = DEA__SQRT(m->scale1[r] / n);
-            const dea_real s0 = unit / (sigma0 + (dea_real)DEA_SIGMA_EPS),
-                           s1 = unit / (sigma1 + (dea_real)DEA_SIGMA_EPS);
-            dea__row *row = m->rows + r;
-            row->s0 = m->temperature * s0;
-            row->s1 = m->temperature * s1;
-            row->w0 = -m->gate0 * s0;
-            row->w1 = -m->gate1 * s1;
-            row->gate = m->gates[r];
-            row->shift = m->with_max ? -DEA__REAL_MAX : 0;
-            m->scale0[r] = m->poison + 0 * (sigma0 + sigma1 + row->gate);
-            if (saved && r < count) {
-                saved[i0 + r] = sigma0;
-                saved[queries + i0 + r] = sigma1;
-            }
-        }
-        memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
-        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            dea__weigh_tile(f, b, i0, count, rows, j0, keys, partial, m, m->x + at, m->y + at, m->sums, m->rows, m->ob);
-            dea__rows_by_tile(j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_, m, j0, keys, rows, partial ? m->reach : NULL,
-                              m->x + at, m->values + j0 * m->values_row, m->values_row, m->ob);
-        }
-        for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
-        for (dea__idx r = 0; r < count; r++) {
-            const dea_real sum = m->rows[r].bad ? DEA__NAN : m->scale1[r] + m->scale0[r];
-            dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp, kept / sum,
-                            d);
-            if (saved) {
-                saved[2 * queries + i0 + r] = m->rows[r].shift;
-                saved[3 * queries + i0 + r] = sum;
-            }
+        const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n),
+                       sigma1 = DEA__SQRT(m->scale1[r] / n);
+        const dea_real s0 = unit / (sigma0 + (dea_real)DEA_SIGMA_EPS), s1 = unit / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+        dea__row *row = m->rows + r;
+        row->s0 = m->temperature * s0;
+        row->s1 = m->temperature * s1;
+        row->w0 = -m->gate0 * s0;
+        row->w1 = -m->gate1 * s1;
+        row->gate = m->gates[r];
+        row->shift = m->with_max ? -DEA__REAL_MAX : 0;
+        m->scale0[r] = m->poison + 0 * (sigma0 + sigma1 + row->gate);
+        if (saved && r < count) {
+            saved[i0 + r] = sigma0;
+            saved[queries + i0 + r] = sigma1;
         }
     }
+    memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        dea__weigh_tile(f, b, i0, count, rows, j0, keys, partial, m, m->x + at, m->y + at, m->sums, m->rows, m->ob);
+        dea__rows_by_tile(j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_, m, j0, keys, rows, partial ? m->reach : NULL, m->x + at,
+                          m->values + j0 * m->values_row, m->values_row, m->ob);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
+    for (dea__idx r = 0; r < count; r++) {
+        const dea_real sum = m->rows[r].bad ? DEA__NAN : m->scale1[r] + m->scale0[r];
+        dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp, kept / sum, d);
+        if (saved) {
+            saved[2 * queries + i0 + r] = m->rows[r].shift;
+            saved[3 * queries + i0 + r] = sum;
+        }
+    }
+}
+
+static void dea__forward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block)
+        dea__forward_block(f, b, h, i0, m->queries - i0 < m->block ? m->queries - i0 : m->block, m);
 }
 
 /* cov = mean k k^T, cov_norm = mean norm k, var_norm = mean norm^2 over centred keys, summed in double. */
@@ -3072,6 +3336,22 @@ static void dea__covariance(dea__buffers *m) {
     }
     for (dea__idx c = 0; c < dp; c++) m->cov_norm[c] = (dea_real)(m->wide[c] / (double)m->n);
     m->var_norm = (dea_real)(squares / (double)m->n);
+    m->trace = 0;
+    for (dea__idx c = 0; c < dp; c++) m->trace += m->cov[c * dp + c];
+}
+
+/* Whether a variance that came (or would come) from the covariance has lost its digits: q' C q' far below |q'|^2 trace C, as
+ * when a query stands across a few far keys. Such blocks do not stream. `scale` is what turns E1 into the units of u. */
+static int dea__steep(const dea__buffers *m, const dea_real *q, const dea_real *u, dea_real var0, dea_real var1,
+                      dea_real scale) {
+    dea__vec qq = dea__splat(0), uu = dea__splat(0);
+    for (dea__idx c = 0; c < m->dp; c += DEA__LANES) {
+        qq += dea__load(q + c) * dea__load(q + c);
+        uu += dea__load(u + c) * dea__load(u + c);
+    }
+    const dea_real least = (dea_real)0.1 / (dea_real)m->d; /* a tenth of what keys without a direction would give */
+    return var0 < least * dea__lane_sum(qq) * m->trace ||
+           var1 < least * (dea__lane_sum(uu) * m->trace + scale * scale * m->var_norm);
 }
 
 /* Keys stream: DEA__CHUNK of them stay in the second cache while DEA__SPAN queries pass by, a block at a time. The variances
@@ -3088,6 +3368,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
     dea__covariance(m);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
+        int steep[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
             dea_real *qu = m->qu + 2 * at * dp, *u = qu + rows * dp;
@@ -3112,6 +3393,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 dea_real var0 = dea__lane_sum(qcq), var1 = dea__lane_sum(ucu) + 2 * dea__lane_sum(uc) + m->var_norm;
                 if (var0 < 0) var0 = 0;
                 if (var1 < 0) var1 = 0;
+                steep[at / DEA__BLOCK] |= r < count && dea__steep(m, qu + r * dp, u + r * dp, var0, var1, 1);
                 const dea_real sigma0 = DEA__SQRT(var0), sigma1 = DEA__SQRT(var1);
                 const dea_real s0 = unit * m->temperature / (sigma0 + (dea_real)DEA_SIGMA_EPS),
                                s1 = unit * m->temperature / (sigma1 + (dea_real)DEA_SIGMA_EPS);
@@ -3139,6 +3421,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
             for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
                 const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
                                at = i0 - span;
+                if (steep[at / DEA__BLOCK]) continue;
                 dea_real *ob = m->ob + at * dp;
                 memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
                 if (m->with_max)
@@ -3159,6 +3442,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
             }
         }
         for (dea__idx i = span; i < stop; i++) {
+            if (steep[(i - span) / DEA__BLOCK]) continue;
             const dea_real sum = m->row_sum[i - span] + m->minus_delta[i - span];
             dea__finish_row(f->out + b * f->o.batch + h * f->o.head + i * f->o.token, m->ob + (i - span) * dp,
                             kept / sum, d);
@@ -3167,6 +3451,9 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 saved[3 * queries + i] = sum;
             }
         }
+        for (dea__idx i0 = span; i0 < stop; i0 += m->block)
+            if (steep[(i0 - span) / DEA__BLOCK])
+                dea__forward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
     }
 }
 
@@ -3223,119 +3510,120 @@ static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea
     return shifted;
 }
 
-static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__buffers *m) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE;
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
     const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature;
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
-    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block) {
-        const dea__idx count = m->queries - i0 < m->block ? m->queries - i0 : m->block,
-                       rows = dea__round_up(count, DEA__PAD);
-        const int shifted =
-            dea__backward_rows(f, b, h, i0, count, rows, m, m->qu, m->go, m->rows, m->ones, m->minus_delta);
-        const dea__idx end = m->reach[rows - 1];
-        if (a->causal) {
-            for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-                const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
-                dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
-                dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, x,
-                              x + rows * DEA__TILE, m->ones, NULL);
-            }
-            for (dea__idx r = 0; r < rows; r++) {
-                dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
-                dea__centre_row(m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp);
-            }
-        }
-        memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
+    const dea__idx rows = dea__round_up(count, DEA__PAD);
+    const int shifted = dea__backward_rows(f, b, h, i0, count, rows, m, m->qu, m->go, m->rows, m->ones, m->minus_delta);
+    const dea__idx end = m->reach[rows - 1];
+    if (a->causal) {
         for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            const dea__idx *reach = partial ? m->reach : NULL;
-            if (!a->causal)
-                dea__energies(m, j0, keys, rows, NULL, m->qu, m->x + at, m->x + at + rows * DEA__TILE, m->ones, NULL);
-            dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
-            dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
-                                    NULL, m->rows, m->sums);
-            dea__keys_by_tile(1, m, j0, keys, rows, reach, m->p, m->go, m->dv + j0 * dp);
-        }
-        dea_real mean0[DEA__BLOCK], mean1[DEA__BLOCK], c0[DEA__BLOCK], c1[DEA__BLOCK];
-        for (dea__idx r = 0; r < rows; r += DEA__LANES) {
-            const dea_real *s = m->sums + r * DEA__LANES;
-            const dea__idx plane = DEA__BLOCK * DEA__LANES;
-            dea__row_sums(s, mean0 + r);
-            dea__row_sums(s + plane, mean1 + r);
-            dea__row_sums(s + 2 * plane, c0 + r);
-            dea__row_sums(s + 3 * plane, c1 + r);
+            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
+            dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
+            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, x, x + rows * DEA__TILE,
+                          m->ones, NULL);
         }
         for (dea__idx r = 0; r < rows; r++) {
-            const double inverse = 1 / (double)m->sees[r];
-            const int used = r < count && !m->rows[r].bad;
-            const dea_real sigma0 = used ? saved[i0 + r] : 0, sigma1 = used ? saved[queries + i0 + r] : 0;
-            m->dt += ((double)c0[r] + (double)c1[r]) / unit;
-            mean0[r] *= (dea_real)inverse;
-            mean1[r] *= (dea_real)inverse;
-            /* mean(dEt o Et) s/sigma; s/sigma as 1 + eps/sigma, which does not cancel */
-            c0[r] = sigma0 == 0
-                        ? 0
-                        : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
-            c1[r] = sigma1 == 0
-                        ? 0
-                        : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
-            if (m->sees[r] == 2) { /* nothing but the share of 1e-5 is left; rounding would drown the difference */
-                const dea_real left0 = (dea_real)DEA_SIGMA_EPS / (sigma0 + (dea_real)DEA_SIGMA_EPS),
-                               left1 = (dea_real)DEA_SIGMA_EPS / (sigma1 + (dea_real)DEA_SIGMA_EPS);
-                for (int j = 0; j < 2; j++) {
-                    m->dmap[r * DEA__TILE + j] *= left0;
-                    m->dmap[(rows + r) * DEA__TILE + j] *= left1;
-                }
-                mean0[r] *= left0;
-                mean1[r] *= left1;
-                c0[r] = c1[r] = 0;
-            }
+            dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
+            dea__centre_row(m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp);
         }
-        for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
-            const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
-            const int partial = a->causal && m->sees[0] < j0 + keys;
-            const dea__idx *reach = partial ? m->reach : NULL;
-            dea_real *x = m->x + at, *y = x + rows * DEA__TILE, *g0 = m->dmap + at, *g1 = g0 + rows * DEA__TILE;
-            for (dea__idx r = 0; r < rows; r++) {
-                const dea__idx e = r * DEA__TILE, seen = m->sees[r] - j0;
-                const dea__idx n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
-                if (n > 0)
-                    dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
-                                 m->rows[r].s1,
-                                 partial ? m->ramp + DEA__TILE -
-                                               (seen < 0      ? 0
-                                                : seen < keys ? seen
-                                                              : keys)
-                                         : NULL);
-            }
-            const int start = j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_;
-            if (partial) {
-                dea__rows_by_tile(start, m, j0, keys, rows, reach, x, m->kc + j0 * dp, dp, m->dqu);
-                dea__rows_by_tile(start, m, j0, keys, rows, reach, y, m->kc + j0 * dp, dp, m->dqu + rows * dp);
-            } else {
-                dea__rows_by_tile(start, m, j0, keys, 2 * rows, NULL, x, m->kc + j0 * dp, dp, m->dqu);
-            }
-            dea__keys_by_tile(2, m, j0, keys, rows, reach, x, m->qu, m->dk + j0 * dp);
-        }
-        dea_real *du = m->dqu + rows * dp;
-        for (dea__idx r = 0; r < rows; r++) {
-            const dea__vec f0 = dea__splat(root * m->rows[r].s0), f1 = dea__splat(twice * m->rows[r].s1);
-            for (dea__idx c = 0; c < dp; c += DEA__LANES) {
-                dea__store(m->dqu + r * dp + c, dea__load(m->dqu + r * dp + c) * f0);
-                dea__store(du + r * dp + c, dea__load(du + r * dp + c) * f1);
-            }
-        }
-        if (f->gradients.dq) {
-            dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, m->dqu, dp);
-            for (dea__idx r = 0; r < count; r++)
-                dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token,
-                                m->dqu + r * dp, m->rows[r].bad ? DEA__NAN : 1, d);
-        }
-        if (f->gradients.dw_rel) dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
     }
+    memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        const dea__idx *reach = partial ? m->reach : NULL;
+        if (!a->causal)
+            dea__energies(m, j0, keys, rows, NULL, m->qu, m->x + at, m->x + at + rows * DEA__TILE, m->ones, NULL);
+        dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
+        dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
+                                NULL, m->rows, m->sums);
+        dea__keys_by_tile(1, m, j0, keys, rows, reach, m->p, m->go, m->dv + j0 * dp);
+    }
+    dea_real mean0[DEA__BLOCK], mean1[DEA__BLOCK], c0[DEA__BLOCK], c1[DEA__BLOCK];
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+        const dea_real *s = m->sums + r * DEA__LANES;
+        const dea__idx plane = DEA__BLOCK * DEA__LANES;
+        dea__row_sums(s, mean0 + r);
+        dea__row_sums(s + plane, mean1 + r);
+        dea__row_sums(s + 2 * plane, c0 + r);
+        dea__row_sums(s + 3 * plane, c1 + r);
+    }
+    for (dea__idx r = 0; r < rows; r++) {
+        const double inverse = 1 / (double)m->sees[r];
+        const int used = r < count && !m->rows[r].bad;
+        const dea_real sigma0 = used ? saved[i0 + r] : 0, sigma1 = used ? saved[queries + i0 + r] : 0;
+        m->dt += ((double)c0[r] + (double)c1[r]) / unit;
+        mean0[r] *= (dea_real)inverse;
+        mean1[r] *= (dea_real)inverse;
+        /* mean(dEt o Et) s/sigma; s/sigma as 1 + eps/sigma, which does not cancel */
+        c0[r] = sigma0 == 0
+                    ? 0
+                    : (dea_real)((double)c0[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma0));
+        c1[r] = sigma1 == 0
+                    ? 0
+                    : (dea_real)((double)c1[r] * inverse / (unit * unit) * (1 + DEA_SIGMA_EPS / (double)sigma1));
+        if (m->sees[r] == 2) { /* nothing but the share of 1e-5 is left; rounding would drown the difference */
+            const dea_real left0 = (dea_real)DEA_SIGMA_EPS / (sigma0 + (dea_real)DEA_SIGMA_EPS),
+                           left1 = (dea_real)DEA_SIGMA_EPS / (sigma1 + (dea_real)DEA_SIGMA_EPS);
+            for (int j = 0; j < 2; j++) {
+                m->dmap[r * DEA__TILE + j] *= left0;
+                m->dmap[(rows + r) * DEA__TILE + j] *= left1;
+            }
+            mean0[r] *= left0;
+            mean1[r] *= left1;
+            c0[r] = c1[r] = 0;
+        }
+    }
+    for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
+        const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * 2 * map;
+        const int partial = a->causal && m->sees[0] < j0 + keys;
+        const dea__idx *reach = partial ? m->reach : NULL;
+        dea_real *x = m->x + at, *y = x + rows * DEA__TILE, *g0 = m->dmap + at, *g1 = g0 + rows * DEA__TILE;
+        for (dea__idx r = 0; r < rows; r++) {
+            const dea__idx e = r * DEA__TILE, seen = m->sees[r] - j0;
+            const dea__idx n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
+            if (n > 0)
+                dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
+                             m->rows[r].s1,
+                             partial ? m->ramp + DEA__TILE -
+                                           (seen < 0      ? 0
+                                            : seen < keys ? seen
+                                                          : keys)
+                                     : NULL);
+        }
+        const int start = j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_;
+        if (partial) {
+            dea__rows_by_tile(start, m, j0, keys, rows, reach, x, m->kc + j0 * dp, dp, m->dqu);
+            dea__rows_by_tile(start, m, j0, keys, rows, reach, y, m->kc + j0 * dp, dp, m->dqu + rows * dp);
+        } else {
+            dea__rows_by_tile(start, m, j0, keys, 2 * rows, NULL, x, m->kc + j0 * dp, dp, m->dqu);
+        }
+        dea__keys_by_tile(2, m, j0, keys, rows, reach, x, m->qu, m->dk + j0 * dp);
+    }
+    dea_real *du = m->dqu + rows * dp;
+    for (dea__idx r = 0; r < rows; r++) {
+        const dea__vec f0 = dea__splat(root * m->rows[r].s0), f1 = dea__splat(twice * m->rows[r].s1);
+        for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+            dea__store(m->dqu + r * dp + c, dea__load(m->dqu + r * dp + c) * f0);
+            dea__store(du + r * dp + c, dea__load(du + r * dp + c) * f1);
+        }
+    }
+    if (f->gradients.dq) {
+        dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, m->dqu, dp);
+        for (dea__idx r = 0; r < count; r++)
+            dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token, m->dqu + r * dp,
+                            m->rows[r].bad ? DEA__NAN : 1, d);
+    }
+    if (f->gradients.dw_rel) dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
+}
+
+static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
+    for (dea__idx i0 = split * m->block; i0 < m->queries; i0 += f->splits * m->block)
+        dea__backward_block(f, b, h, i0, m->queries - i0 < m->block ? m->queries - i0 : m->block, m);
 }
 
 /* As forward_stream. One pass over the keys; what the row means (known only after it) take away is of low rank, and is taken
@@ -3358,11 +3646,17 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
     memset(m->b1, 0, sizeof(dea_real) * (size_t)dp);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
-        int shifted = 0;
+        int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
             shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, m->qu + 2 * at * dp, m->go + at * dp,
                                           m->rows + at, m->ones + at, m->minus_delta + at);
+            for (dea__idx r = 0; r < count; r++) {
+                const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT,
+                               s1 = saved[queries + i0 + r] * m->ones[at + r];
+                const dea_real *q = m->qu + (2 * at + r) * dp;
+                steep[at / DEA__BLOCK] |= dea__steep(m, q, q + DEA__BLOCK * dp, s0 * s0, s1 * s1, m->ones[at + r]);
+            }
         }
         memset(m->dqu, 0, sizeof(dea_real) * (size_t)(2 * DEA__SPAN * dp));
         memset(m->row_sum, 0, sizeof(dea_real) * 4 * DEA__SPAN);
@@ -3372,6 +3666,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
                                at = i0 - span;
                 const dea_real *qu = m->qu + 2 * at * dp, *go = m->go + at * dp;
+                if (steep[at / DEA__BLOCK]) continue;
                 memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
                 for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
                     const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
@@ -3395,6 +3690,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
             dea_real *dq = m->dqu + 2 * at * dp, *du = dq + rows * dp;
+            if (steep[at / DEA__BLOCK]) continue;
             dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, m->qu + 2 * at * dp, dp, m->cov, dp, m->qc, dp);
             memset(m->rest, 0, sizeof(dea_real) * (size_t)(2 * rows * dp));
             for (dea__idx r = 0; r < count; r++) {
@@ -3445,6 +3741,9 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
             }
         }
+        for (dea__idx i0 = span; i0 < stop; i0 += m->block)
+            if (steep[(i0 - span) / DEA__BLOCK])
+                dea__backward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
     }
     for (dea__idx e = 0; e < dp * dp; e += DEA__LANES)
         dea__store(m->m0 + e, dea__splat(0) - (dea__load(m->m0 + e) + dea__load(m->m1 + e)));
@@ -5275,6 +5574,1937 @@ DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attenti
         g.dc_gate = grads + layer->c_gate;
     }
     return dea_gate_loss(a, gate, p.saved, &g, result, p.inner, p.inner_bytes);
+}
+
+/* ==== 10. Meta-attention ==============================================================================================
+ * Hooks, cognitive encoder, gated blocks, confidence heads, and what their training needs. Built from the products of room 3
+ * and the parts of room 8; knows nothing of the base but rows of its residual stream. Sums over rows go in a fixed order. */
+
+#define DEA__META_EPS    1e-5 /* of every layer norm here (17) */
+#define DEA__META_RATE   5    /* what gates and preferences multiply the learning rate by */
+#define DEA__META_RUN    256  /* rows that one product works on at most */
+#define DEA__META_TARGET 64   /* tokens of a target */
+
+/* ---- tables of tensors: one list serves registration and initial values */
+typedef enum dea__meta_kind {
+    DEA__META_MATRIX,     /* uniform in +-1/sqrt(fan_in), decays */
+    DEA__META_BIAS,       /* the same, no decay */
+    DEA__META_ONE,        /* norm scale */
+    DEA__META_ZERO,       /* norm bias */
+    DEA__META_EMBEDDING,  /* normal, std 0.02 */
+    DEA__META_GATE,       /* 0.3, learns faster */
+    DEA__META_PREFERENCE, /* 0, learns faster */
+    DEA__META_RELATION,   /* orthogonal matrices, decays */
+    DEA__META_MIX         /* -0.5 */
+} dea__meta_kind;
+
+typedef struct dea__meta_entry {
+    const char *name;
+    size_t *place; /* the member of the caller's struct that holds its offset */
+    dea__meta_kind kind;
+    int fan_in; /* of the linear map it belongs to */
+    int rank, shape[4];
+} dea__meta_entry;
+
+typedef struct dea__meta_list {
+    dea__meta_entry entry[32];
+    int count;
+} dea__meta_list;
+
+/* Up to four axes; those that are 0 are not there. */
+static void dea__meta_add(dea__meta_list *list, const char *name, size_t *place, dea__meta_kind kind, int fan_in, int a,
+                          int b, int c, int d) {
+    dea__meta_entry *entry = &list->entry[list->count++];
+    const int shape[4] = {a, b, c, d};
+    entry->name = name;
+    entry->place = place;
+    entry->kind = kind;
+    entry->fan_in = fan_in;
+    entry->rank = 0;
+    for (int i = 0; i < 4; i++)
+        if (shape[i]) entry->shape[entry->rank++] = shape[i];
+}
+
+static size_t dea__meta_entry_count(const dea__meta_entry *entry) {
+    size_t count = 1;
+    for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
+    return count;
+}
+
+/* Enters the list into the table and fills in the places; on failure the table is as before. */
+static dea_status dea__meta_register(const dea__meta_list *list, dea_table *table, const char *prefix) {
+    const int count = table->count;
+    const size_t elements = table->elements;
+    for (int i = 0; i < list->count; i++) {
+        const dea__meta_entry *entry = &list->entry[i];
+        const int decays = entry->kind == DEA__META_MATRIX || entry->kind == DEA__META_RELATION;
+        const dea_status status =
+            dea_table_add(table, prefix, entry->name, entry->rank, entry->shape, DEA_GROUP_MAIN, decays, entry->place);
+        if (status != DEA_OK) {
+            table->count = count;
+            table->elements = elements;
+            return status;
+        }
+        if (entry->kind == DEA__META_GATE || entry->kind == DEA__META_PREFERENCE)
+            table->tensors[table->count - 1].lr_scale = DEA__META_RATE;
+    }
+    return DEA_OK;
+}
+
+static void dea__meta_fill_uniform(dea_real *w, size_t count, int fan_in, uint64_t seed) {
+    const double limit = 1 / sqrt((double)fan_in);
+    for (size_t i = 0; i < count; i++) w[i] = DEA__REAL(limit * (2 * dea__uniform(seed, i) - 1));
+}
+
+static void dea__meta_fill(dea_real *w, size_t count, double value) {
+    for (size_t i = 0; i < count; i++) w[i] = DEA__REAL(value);
+}
+
+/* Initial values of 2.9. */
+static void dea__meta_reset(const dea__meta_list *list, dea_real *params, uint64_t seed) {
+    for (int i = 0; i < list->count; i++) {
+        const dea__meta_entry *entry = &list->entry[i];
+        const uint64_t own = dea__mix64(seed + (uint64_t)i);
+        const size_t count = dea__meta_entry_count(entry);
+        dea_real *w = params + *entry->place;
+        switch (entry->kind) {
+        case DEA__META_MATRIX:
+        case DEA__META_BIAS:
+            dea__meta_fill_uniform(w, count, entry->fan_in, own);
+            break;
+        case DEA__META_ONE:
+            dea__meta_fill(w, count, 1);
+            break;
+        case DEA__META_ZERO:
+        case DEA__META_PREFERENCE:
+            dea__meta_fill(w, count, 0);
+            break;
+        case DEA__META_EMBEDDING:
+            dea_fill_normal(w, count, 0.02, own);
+            break;
+        case DEA__META_GATE:
+            dea__meta_fill(w, count, 0.3);
+            break;
+        case DEA__META_MIX:
+            dea__meta_fill(w, count, -0.5);
+            break;
+        case DEA__META_RELATION:
+            for (size_t at = 0, n = (size_t)entry->fan_in; at < count; at += n * n)
+                dea_fill_orthogonal(w + at, entry->fan_in, own + at);
+            break;
+        }
+    }
+}
+
+/* Adds `count` reals to the tensors whose memory is checked. */
+static void dea__meta_see(dea__tensors *tensors, const dea_real *data, size_t count, int is_output) {
+    dea__add_flat(tensors, data, count * sizeof(dea_real), is_output);
+}
+
+static dea__tensors dea__meta_tensors(void) {
+    dea__tensors tensors;
+    tensors.count = 0;
+    return tensors;
+}
+
+/* Workspace and memory of one call, the last of its checks. */
+static dea_status dea__meta_check_memory(dea__tensors *tensors, void *workspace, size_t given, size_t needed) {
+    const dea_status status = dea__check_workspace(workspace, given, needed);
+    if (status != DEA_OK) return status;
+    dea__add_flat(tensors, workspace, needed, 1);
+    return dea__check_alias(tensors);
+}
+
+/* ---- hooks */
+DEA_API dea_meta_hooks dea_meta_hooks_init(const int *read, int layers, int batch, int width, dea_real *act) {
+    dea_meta_hooks hooks;
+    memset(&hooks, 0, sizeof hooks);
+    hooks.layers = layers;
+    hooks.batch = batch;
+    hooks.width = width;
+    hooks.read = read;
+    hooks.act = act;
+    return hooks;
+}
+
+static dea_status dea__meta_check_hooks(const dea_meta_hooks *hooks) {
+    if (!hooks || !hooks->read || !hooks->act) return DEA_ERR_NULL;
+    if (hooks->layers <= 0 || hooks->batch <= 0 || hooks->width <= 0) return DEA_ERR_SHAPE;
+    if (!dea__count(hooks->batch, hooks->layers, hooks->width, 1)) return DEA_ERR_OVERFLOW;
+    for (int i = 0; i < hooks->layers; i++)
+        if (hooks->read[i] < 0 || (i && hooks->read[i] <= hooks->read[i - 1])) return DEA_ERR_INDEX;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_hooks_open(dea_meta_hooks *hooks) {
+    const dea_status status = dea__meta_check_hooks(hooks);
+    if (status != DEA_OK) return status;
+    hooks->recorded = 0;
+    hooks->frozen = 0;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_hooks_record(dea_meta_hooks *hooks, int layer, const dea_real *y, int seq,
+                                         const int *lengths) {
+    const dea_status status = dea__meta_check_hooks(hooks);
+    if (status != DEA_OK) return status;
+    if (hooks->frozen) return DEA_ERR_FROZEN;
+    if (!y) return DEA_ERR_NULL;
+    if (seq <= 0) return DEA_ERR_SHAPE;
+    const size_t width = (size_t)hooks->width, count = dea__count(hooks->batch, seq, hooks->width, 1);
+    if (!count) return DEA_ERR_OVERFLOW;
+    for (int b = 0; lengths && b < hooks->batch; b++)
+        if (lengths[b] < 1 || lengths[b] > seq) return DEA_ERR_KEY_LENGTH;
+    int at = 0;
+    while (at < hooks->layers && hooks->read[at] != layer) at++;
+    if (at == hooks->layers) return DEA_OK;
+    if (at != hooks->recorded) return DEA_ERR_INDEX;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, y, count, 0);
+    dea__meta_see(&tensors, hooks->act, (size_t)hooks->batch * (size_t)hooks->layers * width, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
+    for (int b = 0; b < hooks->batch; b++) { /* (16) */
+        const size_t last = (size_t)(lengths ? lengths[b] : seq) - 1;
+        memcpy(hooks->act + ((size_t)b * (size_t)hooks->layers + (size_t)at) * width,
+               y + ((size_t)b * (size_t)seq + last) * width, width * sizeof *y);
+    }
+    hooks->recorded++;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_hooks_freeze(dea_meta_hooks *hooks) {
+    const dea_status status = dea__meta_check_hooks(hooks);
+    if (status != DEA_OK) return status;
+    if (hooks->frozen || hooks->recorded != hooks->layers) return DEA_ERR_FROZEN;
+    hooks->frozen = 1;
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_hooks_read(const dea_meta_hooks *hooks, const dea_real **act) {
+    const dea_status status = dea__meta_check_hooks(hooks);
+    if (status != DEA_OK) return status;
+    if (!act) return DEA_ERR_NULL;
+    if (!hooks->frozen || hooks->recorded != hooks->layers) return DEA_ERR_FROZEN;
+    *act = hooks->act;
+    return DEA_OK;
+}
+
+/* ---- one head of softmax attention for one sequence, shared by the blocks and architecture 2. Maps are [rows, keys]. */
+typedef struct dea__meta_head {
+    int rows, keys, dim;
+    ptrdiff_t q_stride, kv_stride, o_stride; /* between rows of q, of k and v, of o; and of their cotangents */
+    const dea_real *q, *k, *v;
+} dea__meta_head;
+
+static dea_real dea__meta_exp(dea_real x) {
+    return sizeof(dea_real) == sizeof(float) ? (dea_real)expf((float)x) : (dea_real)exp((double)x);
+}
+
+/* Scores to weights in place, row by row: softmax(s + pref), the row's maximum subtracted. pref may be NULL. */
+static void dea__meta_softmax(dea_real *s, const dea_real *pref, size_t rows, int keys) {
+    for (size_t t = 0; t < rows; t++, s += keys) {
+        dea_real top = 0, sum = 0;
+        for (int c = 0; c < keys; c++) {
+            if (pref) s[c] += pref[c];
+            if (c == 0 || s[c] > top) top = s[c];
+        }
+        for (int c = 0; c < keys; c++) {
+            s[c] = dea__meta_exp(s[c] - top);
+            sum += s[c];
+        }
+        for (int c = 0; c < keys; c++) s[c] /= sum;
+    }
+}
+
+static void dea__meta_scores(const dea__meta_head *h, dea_real *s) { /* q k^T/sqrt(dim) */
+    dea__gemm(0, 1, h->rows, h->keys, h->dim, 1 / sqrt((double)h->dim), h->q, h->q_stride, h->k, h->kv_stride, 0, s,
+              h->keys, NULL);
+}
+
+static void dea__meta_average(const dea__meta_head *h, const dea_real *a, dea_real *o) { /* o = A v */
+    dea__gemm(0, 0, h->rows, h->dim, h->keys, 1, a, h->keys, h->v, h->kv_stride, 0, o, h->o_stride, NULL);
+}
+
+/* forward: A = softmax(S), o = A v. dv = A^T d_o; ds = A o (dA - sum_c A o dA), dA = d_o v^T. */
+static void dea__meta_average_backward(const dea__meta_head *h, const dea_real *a, const dea_real *d_o, dea_real *ds,
+                                       dea_real *dv) {
+    dea__gemm(0, 1, h->rows, h->keys, h->dim, 1, d_o, h->o_stride, h->v, h->kv_stride, 0, ds, h->keys, NULL);
+    dea__gemm(1, 0, h->keys, h->dim, h->rows, 1, a, h->keys, d_o, h->o_stride, 0, dv, h->kv_stride, NULL);
+    for (int t = 0; t < h->rows; t++, a += h->keys, ds += h->keys) {
+        const double mean = dea__dot(a, ds, h->keys);
+        for (int c = 0; c < h->keys; c++) ds[c] = DEA__REAL((double)a[c] * ((double)ds[c] - mean));
+    }
+}
+
+/* forward: S = q k^T/sqrt(dim). dq = ds k/sqrt(dim), dk = ds^T q/sqrt(dim). */
+static void dea__meta_scores_backward(const dea__meta_head *h, const dea_real *ds, dea_real *dq, dea_real *dk) {
+    const double scale = 1 / sqrt((double)h->dim);
+    dea__gemm(0, 0, h->rows, h->dim, h->keys, scale, ds, h->keys, h->k, h->kv_stride, 0, dq, h->q_stride, NULL);
+    dea__gemm(1, 0, h->keys, h->dim, h->rows, scale, ds, h->keys, h->q, h->q_stride, 0, dk, h->kv_stride, NULL);
+}
+
+/* ---- projectors (19), shared by the encoder and the confidence heads */
+typedef struct dea__meta_projector {
+    int batch, layers, width, bottleneck;
+    const dea_real *act, *ln_w, *ln_b, *fc_w, *fc_b;
+    dea_real *saved;       /* [C,B,2] mean and 1/s of LN_i, written by forward; NULL in the backward */
+    const dea_real *kept;  /* the same, read by the backward */
+    dea_real *normed;      /* [C,B,D] scratch: LN_i(act_i); its cotangent in the backward */
+    dea_real *pre;         /* [B,C,r] before GELU */
+    const dea_real *d_pre; /* [B,C,r] */
+    dea_real *d_normed;    /* [C,B,D] */
+    dea_real *dln_w, *dln_b, *dfc_w, *dfc_b;
+} dea__meta_projector;
+
+static void dea__meta_norm_layer(const dea__meta_projector *p, int i) {
+    const size_t B = (size_t)p->batch, D = (size_t)p->width, at = (size_t)i * B;
+    for (size_t b = 0; b < B; b++)
+        (void)dea_layer_norm_forward(p->act + (b * (size_t)p->layers + (size_t)i) * D, p->ln_w + (size_t)i * D,
+                                     p->ln_b + (size_t)i * D, p->normed + (at + b) * D,
+                                     p->saved ? p->saved + 2 * (at + b) : NULL, 1, p->width, DEA__META_EPS, NULL);
+}
+
+/* One job a read layer: pre_i = fc_w[i] LN_i(act_i) + fc_b[i]. */
+static void dea__meta_project(void *context, int i, int worker) {
+    const dea__meta_projector *p = (const dea__meta_projector *)context;
+    const size_t B = (size_t)p->batch, D = (size_t)p->width, r = (size_t)p->bottleneck, row = (size_t)p->layers * r;
+    dea_real *pre = p->pre + (size_t)i * r;
+    (void)worker;
+    dea__meta_norm_layer(p, i);
+    dea__gemm(0, 1, p->batch, p->bottleneck, p->width, 1, p->normed + (size_t)i * B * D, p->width,
+              p->fc_w + (size_t)i * r * D, p->width, 0, pre, (ptrdiff_t)row, NULL);
+    for (size_t b = 0; b < B; b++)
+        for (size_t j = 0; j < r; j++) pre[b * row + j] += p->fc_b[(size_t)i * r + j];
+}
+
+/* forward: pre = fc_w LN(act) + fc_b. Ends at LN's parameters: act takes no gradient. */
+static void dea__meta_project_backward(void *context, int i, int worker) {
+    const dea__meta_projector *p = (const dea__meta_projector *)context;
+    const size_t B = (size_t)p->batch, D = (size_t)p->width, r = (size_t)p->bottleneck, row = (size_t)p->layers * r;
+    const size_t at = (size_t)i * B;
+    const dea_real *d_pre = p->d_pre + (size_t)i * r;
+    (void)worker;
+    for (size_t j = 0; j < r; j++) {
+        double sum = 0;
+        for (size_t b = 0; b < B; b++) sum += (double)d_pre[b * row + j];
+        p->dfc_b[(size_t)i * r + j] += DEA__REAL(sum);
+    }
+    dea__meta_norm_layer(p, i);
+    dea__gemm(1, 0, p->bottleneck, p->width, p->batch, 1, d_pre, (ptrdiff_t)row, p->normed + at * D, p->width, 1,
+              p->dfc_w + (size_t)i * r * D, p->width, NULL);
+    dea__gemm(0, 0, p->batch, p->width, p->bottleneck, 1, d_pre, (ptrdiff_t)row, p->fc_w + (size_t)i * r * D, p->width,
+              0, p->d_normed + at * D, p->width, NULL);
+    for (size_t b = 0; b < B; b++)
+        (void)dea_layer_norm_backward(p->act + (b * (size_t)p->layers + (size_t)i) * D, p->ln_w + (size_t)i * D,
+                                      p->kept + 2 * (at + b), p->d_normed + (at + b) * D, NULL,
+                                      p->dln_w + (size_t)i * D, p->dln_b + (size_t)i * D, 1, p->width, NULL);
+}
+
+/* ---- cognitive encoder */
+DEA_API dea_meta_encoder dea_meta_encoder_init(int layers, int width) {
+    dea_meta_encoder encoder;
+    memset(&encoder, 0, sizeof encoder);
+    encoder.layers = layers;
+    encoder.width = width;
+    encoder.bottleneck = 256;
+    encoder.heads = 4;
+    return encoder;
+}
+
+static dea_status dea__meta_check_encoder(const dea_meta_encoder *e) {
+    if (!e) return DEA_ERR_NULL;
+    if (e->layers <= 0 || e->width <= 0 || e->bottleneck <= 0 || e->blocks < 0) return DEA_ERR_SHAPE;
+    if (e->blocks && (e->heads <= 0 || e->bottleneck % e->heads)) return DEA_ERR_SHAPE;
+    if (e->bottleneck > INT32_MAX / 4 || !dea__count(e->layers, e->bottleneck, e->width, 4) ||
+        !dea__count(e->width, e->width, 4, 1))
+        return DEA_ERR_OVERFLOW;
+    return e->blocks && !dea__count(e->blocks, 4 * e->bottleneck, e->bottleneck, 4) ? DEA_ERR_OVERFLOW : DEA_OK;
+}
+
+/* The encoder and a batch: B C rows must be an int. */
+static dea_status dea__meta_check_encoding(const dea_meta_encoder *e, int batch) {
+    const dea_status status = dea__meta_check_encoder(e);
+    if (status != DEA_OK) return status;
+    if (batch <= 0) return DEA_ERR_SHAPE;
+    if ((int64_t)batch * e->layers > INT32_MAX || !dea__count(batch, e->layers, e->width, 4) ||
+        !dea__count(batch, e->layers, 4 * e->bottleneck, 4))
+        return DEA_ERR_OVERFLOW;
+    return e->blocks && !dea__count(batch, e->heads, e->layers, e->layers) ? DEA_ERR_OVERFLOW : DEA_OK;
+}
+
+static dea__meta_list dea__meta_encoder_list(dea_meta_encoder *e) {
+    const int C = e->layers, D = e->width, r = e->bottleneck, n = e->blocks;
+    dea__meta_list list;
+    list.count = 0;
+    dea__meta_add(&list, "ln_w", &e->ln_w, DEA__META_ONE, D, C, D, 0, 0);
+    dea__meta_add(&list, "ln_b", &e->ln_b, DEA__META_ZERO, D, C, D, 0, 0);
+    dea__meta_add(&list, "fc_w", &e->fc_w, DEA__META_MATRIX, D, C, r, D, 0);
+    dea__meta_add(&list, "fc_b", &e->fc_b, DEA__META_BIAS, D, C, r, 0, 0);
+    dea__meta_add(&list, "gate", &e->gate, DEA__META_GATE, 1, C, 0, 0, 0);
+    if (n) {
+        dea__meta_add(&list, "emb", &e->emb, DEA__META_EMBEDDING, r, C, r, 0, 0);
+        dea__meta_add(&list, "t_ln1_w", &e->t_ln1_w, DEA__META_ONE, r, n, r, 0, 0);
+        dea__meta_add(&list, "t_ln1_b", &e->t_ln1_b, DEA__META_ZERO, r, n, r, 0, 0);
+        dea__meta_add(&list, "t_qkv_w", &e->t_qkv_w, DEA__META_MATRIX, r, n, 3 * r, r, 0);
+        dea__meta_add(&list, "t_qkv_b", &e->t_qkv_b, DEA__META_BIAS, r, n, 3 * r, 0, 0);
+        dea__meta_add(&list, "t_o_w", &e->t_o_w, DEA__META_MATRIX, r, n, r, r, 0);
+        dea__meta_add(&list, "t_o_b", &e->t_o_b, DEA__META_BIAS, r, n, r, 0, 0);
+        dea__meta_add(&list, "t_ln2_w", &e->t_ln2_w, DEA__META_ONE, r, n, r, 0, 0);
+        dea__meta_add(&list, "t_ln2_b", &e->t_ln2_b, DEA__META_ZERO, r, n, r, 0, 0);
+        dea__meta_add(&list, "t_fc1_w", &e->t_fc1_w, DEA__META_MATRIX, r, n, 4 * r, r, 0);
+        dea__meta_add(&list, "t_fc1_b", &e->t_fc1_b, DEA__META_BIAS, r, n, 4 * r, 0, 0);
+        dea__meta_add(&list, "t_fc2_w", &e->t_fc2_w, DEA__META_MATRIX, 4 * r, n, r, 4 * r, 0);
+        dea__meta_add(&list, "t_fc2_b", &e->t_fc2_b, DEA__META_BIAS, 4 * r, n, r, 0, 0);
+    }
+    dea__meta_add(&list, "out_ln_w", &e->out_ln_w, DEA__META_ONE, r, r, 0, 0, 0);
+    dea__meta_add(&list, "out_ln_b", &e->out_ln_b, DEA__META_ZERO, r, r, 0, 0, 0);
+    dea__meta_add(&list, "out_fc1_w", &e->out_fc1_w, DEA__META_MATRIX, r, D, r, 0, 0);
+    dea__meta_add(&list, "out_fc1_b", &e->out_fc1_b, DEA__META_BIAS, r, D, 0, 0, 0);
+    dea__meta_add(&list, "out_fc2_w", &e->out_fc2_w, DEA__META_MATRIX, D, D, D, 0, 0);
+    dea__meta_add(&list, "out_fc2_b", &e->out_fc2_b, DEA__META_BIAS, D, D, 0, 0, 0);
+    dea__meta_add(&list, "out_norm_w", &e->out_norm_w, DEA__META_ONE, D, D, 0, 0, 0);
+    dea__meta_add(&list, "out_norm_b", &e->out_norm_b, DEA__META_ZERO, D, D, 0, 0, 0);
+    return list;
+}
+
+DEA_API dea_status dea_meta_encoder_register(dea_meta_encoder *encoder, dea_table *table, const char *prefix) {
+    dea_status status = dea__meta_check_encoder(encoder);
+    if (status != DEA_OK) return status;
+    if (!table || !prefix) return DEA_ERR_NULL;
+    dea_meta_encoder copy = *encoder;
+    const dea__meta_list list = dea__meta_encoder_list(&copy);
+    status = dea__meta_register(&list, table, prefix);
+    if (status == DEA_OK) *encoder = copy;
+    return status;
+}
+
+DEA_API dea_status dea_meta_encoder_reset(const dea_meta_encoder *encoder, dea_real *params, uint64_t seed) {
+    const dea_status status = dea__meta_check_encoder(encoder);
+    if (status != DEA_OK) return status;
+    if (!params) return DEA_ERR_NULL;
+    dea_meta_encoder copy = *encoder;
+    const dea__meta_list list = dea__meta_encoder_list(&copy);
+    dea__meta_reset(&list, params, seed);
+    return DEA_OK;
+}
+
+/* What forward keeps of one transformer block. */
+typedef struct dea__meta_mixer {
+    dea_real *in, *mid;        /* [B C,r] the stream before attention and before the feed-forward */
+    dea_real *saved1, *saved2; /* [2,B C] of LN1, LN2 */
+    dea_real *qkv, *a, *o, *u; /* [B C,3r], [B,h,C,C], [B C,r], [B C,4r] before GELU */
+} dea__meta_mixer;
+
+/* What forward keeps of an encoder, besides its transformer blocks. */
+typedef struct dea__meta_encoding {
+    dea_real *saved, *pre;        /* of the projectors */
+    dea_real *z, *saved_ln;       /* [B C,r] what LN_out reads; [2,B C] */
+    dea_real *u, *f, *saved_norm; /* [B C,D] before GELU; before LN_norm; [2,B C] */
+} dea__meta_encoding;
+
+static void dea__meta_mixer_layout(dea__meta_mixer *m, dea__arena *arena, const dea_meta_encoder *e, int batch) {
+    const size_t rows = (size_t)batch * (size_t)e->layers, r = (size_t)e->bottleneck;
+    m->in = dea__take_reals(arena, rows * r);
+    m->mid = dea__take_reals(arena, rows * r);
+    m->saved1 = dea__take_reals(arena, 2 * rows);
+    m->saved2 = dea__take_reals(arena, 2 * rows);
+    m->qkv = dea__take_reals(arena, rows * 3 * r);
+    m->a = dea__take_reals(arena, rows * (size_t)e->heads * (size_t)e->layers);
+    m->o = dea__take_reals(arena, rows * r);
+    m->u = dea__take_reals(arena, rows * 4 * r);
+}
+
+static void dea__meta_encoding_layout(dea__meta_encoding *c, dea__arena *arena, const dea_meta_encoder *e, int batch) {
+    const size_t rows = (size_t)batch * (size_t)e->layers, r = (size_t)e->bottleneck, D = (size_t)e->width;
+    c->saved = dea__take_reals(arena, 2 * rows);
+    c->pre = dea__take_reals(arena, rows * r);
+    c->z = dea__take_reals(arena, rows * r);
+    c->saved_ln = dea__take_reals(arena, 2 * rows);
+    c->u = dea__take_reals(arena, rows * D);
+    c->f = dea__take_reals(arena, rows * D);
+    c->saved_norm = dea__take_reals(arena, 2 * rows);
+}
+
+/* The n-th transformer block's part follows the encoding; each part has the same size. */
+static size_t dea__meta_encoding_bytes(const dea_meta_encoder *e, int batch, int blocks) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__meta_encoding encoding;
+    dea__meta_mixer mixer;
+    dea__meta_encoding_layout(&encoding, &arena, e, batch);
+    for (int n = 0; n < blocks && !arena.failed; n++) dea__meta_mixer_layout(&mixer, &arena, e, batch);
+    return dea__arena_bytes(&arena);
+}
+
+DEA_API size_t dea_meta_encoder_cache_count(const dea_meta_encoder *encoder, int batch) {
+    if (dea__meta_check_encoding(encoder, batch) != DEA_OK) return 0;
+    return dea__meta_encoding_bytes(encoder, batch, encoder->blocks) / sizeof(dea_real);
+}
+
+/* Scratch of both directions. */
+typedef struct dea__meta_encoder_scratch {
+    dea_real *wide, *wide2;                  /* [B C,D] */
+    dea_real *narrow, *narrow2, *qkv, *four; /* [B C,r] twice, [B C,3r], [B C,4r] */
+    dea_real *map;                           /* [B,h,C,C] */
+    char *cache;                             /* forward without a cache */
+} dea__meta_encoder_scratch;
+
+static void dea__meta_encoder_scratch_layout(dea__meta_encoder_scratch *w, dea__arena *arena, const dea_meta_encoder *e,
+                                             int batch) {
+    const size_t rows = (size_t)batch * (size_t)e->layers, r = (size_t)e->bottleneck, D = (size_t)e->width;
+    const size_t mixes = e->blocks ? rows : 0;
+    w->wide = dea__take_reals(arena, rows * D);
+    w->wide2 = dea__take_reals(arena, rows * D);
+    w->narrow = dea__take_reals(arena, rows * r);
+    w->narrow2 = dea__take_reals(arena, rows * r);
+    w->qkv = dea__take_reals(arena, mixes * 3 * r);
+    w->four = dea__take_reals(arena, mixes * 4 * r);
+    w->map = dea__take_reals(arena, mixes * (size_t)e->heads * (size_t)e->layers);
+    w->cache = (char *)dea__take(arena, dea__meta_encoding_bytes(e, batch, e->blocks), 1);
+}
+
+DEA_API size_t dea_meta_encoder_workspace(const dea_meta_encoder *encoder, int batch) {
+    if (dea__meta_check_encoding(encoder, batch) != DEA_OK) return 0;
+    dea__arena arena = {NULL, 0, 0};
+    dea__meta_encoder_scratch scratch;
+    dea__meta_encoder_scratch_layout(&scratch, &arena, encoder, batch);
+    return dea__arena_bytes(&arena);
+}
+
+/* One call on an encoder: everything its steps share. */
+typedef struct dea__meta_encoder_call {
+    const dea_meta_encoder *e;
+    const dea_real *params;
+    dea_real *grads;
+    int batch, rows;
+    dea__meta_encoding c;
+    dea__meta_encoder_scratch w;
+    char *mixers; /* the transformer blocks' part of the cache */
+    const dea_threads *threads;
+} dea__meta_encoder_call;
+
+static void dea__meta_encoder_bind(dea__meta_encoder_call *call, const dea_meta_encoder *e, int batch,
+                                   const dea_real *cache, void *workspace) {
+    dea__arena scratch = {(char *)workspace, 0, 0};
+    dea__meta_encoder_scratch_layout(&call->w, &scratch, e, batch);
+    char *base = cache ? (char *)(uintptr_t)cache : call->w.cache;
+    dea__arena arena = {base, 0, 0};
+    dea__meta_encoding_layout(&call->c, &arena, e, batch);
+    call->mixers = base + arena.used;
+    call->e = e;
+    call->batch = batch;
+    call->rows = batch * e->layers;
+}
+
+static dea__meta_mixer dea__meta_mixer_of(const dea__meta_encoder_call *call, int n) {
+    const size_t first = dea__meta_encoding_bytes(call->e, call->batch, 0);
+    const size_t each = dea__meta_encoding_bytes(call->e, call->batch, 1) - first;
+    dea__arena arena = {call->mixers + (size_t)n * each, 0, 0};
+    dea__meta_mixer mixer;
+    dea__meta_mixer_layout(&mixer, &arena, call->e, call->batch);
+    return mixer;
+}
+
+/* Head `job` % h of sequence `job` / h inside [B C,3r]. */
+static dea__meta_head dea__meta_mixer_head(const dea__meta_encoder_call *call, const dea_real *qkv, int job) {
+    const dea_meta_encoder *e = call->e;
+    const ptrdiff_t r = e->bottleneck, dim = r / e->heads;
+    dea__meta_head head;
+    head.rows = head.keys = e->layers;
+    head.dim = (int)dim;
+    head.q_stride = head.kv_stride = 3 * r;
+    head.o_stride = r;
+    head.q = qkv + (ptrdiff_t)(job / e->heads) * e->layers * 3 * r + job % e->heads * dim;
+    head.k = head.q + r;
+    head.v = head.k + r;
+    return head;
+}
+
+typedef struct dea__meta_mixer_job {
+    const dea__meta_encoder_call *call;
+    const dea__meta_mixer *mixer;
+    const dea_real *d_o;
+    dea_real *o;
+} dea__meta_mixer_job;
+
+static size_t dea__meta_map_at(const dea__meta_encoder_call *call, int job) {
+    return (size_t)job * (size_t)call->e->layers * (size_t)call->e->layers;
+}
+
+static size_t dea__meta_mixer_o_at(const dea__meta_encoder_call *call, int job) {
+    const dea_meta_encoder *e = call->e;
+    const size_t C = (size_t)e->layers, r = (size_t)e->bottleneck, h = (size_t)e->heads;
+    return (size_t)job / h * C * r + (size_t)job % h * (r / h);
+}
+
+static void dea__meta_mixer_attend(void *context, int job, int worker) {
+    const dea__meta_mixer_job *all = (const dea__meta_mixer_job *)context;
+    const dea__meta_head head = dea__meta_mixer_head(all->call, all->mixer->qkv, job);
+    dea_real *a = all->mixer->a + dea__meta_map_at(all->call, job);
+    (void)worker;
+    dea__meta_scores(&head, a);
+    dea__meta_softmax(a, NULL, (size_t)head.rows, head.keys);
+    dea__meta_average(&head, a, all->o + dea__meta_mixer_o_at(all->call, job));
+}
+
+static void dea__meta_mixer_attend_backward(void *context, int job, int worker) {
+    const dea__meta_mixer_job *all = (const dea__meta_mixer_job *)context;
+    const dea__meta_head head = dea__meta_mixer_head(all->call, all->mixer->qkv, job);
+    const size_t map = dea__meta_map_at(all->call, job), r = (size_t)all->call->e->bottleneck;
+    dea_real *dq = all->call->w.qkv + (head.q - all->mixer->qkv), *ds = all->call->w.map + map;
+    (void)worker;
+    dea__meta_average_backward(&head, all->mixer->a + map, all->d_o + dea__meta_mixer_o_at(all->call, job), ds,
+                               dq + 2 * r);
+    dea__meta_scores_backward(&head, ds, dq, dq + r);
+}
+
+static void dea__meta_sum(const dea_real *x, const dea_real *y, dea_real *sum, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] = x[i] + y[i];
+}
+
+/* The n-th transformer block (22): reads mixer.in, writes out [B C,r]. */
+static void dea__meta_mixer_forward(const dea__meta_encoder_call *call, int n, dea_real *out) {
+    const dea_meta_encoder *e = call->e;
+    const dea__meta_mixer mixer = dea__meta_mixer_of(call, n);
+    const dea__meta_encoder_scratch *w = &call->w;
+    const dea_real *p = call->params;
+    const int r = e->bottleneck, rows = call->rows;
+    const size_t at = (size_t)n * (size_t)r, square = at * (size_t)r, count = (size_t)rows * (size_t)r;
+    dea__meta_mixer_job attend = {call, &mixer, NULL, mixer.o};
+    (void)dea_layer_norm_forward(mixer.in, p + e->t_ln1_w + at, p + e->t_ln1_b + at, w->narrow, mixer.saved1, rows, r,
+                                 DEA__META_EPS, call->threads);
+    (void)dea_linear_forward(w->narrow, p + e->t_qkv_w + 3 * square, p + e->t_qkv_b + 3 * at, mixer.qkv, rows, r, 3 * r,
+                             call->threads);
+    dea__for(call->threads, call->batch * e->heads, dea__meta_mixer_attend, &attend);
+    (void)dea_linear_forward(mixer.o, p + e->t_o_w + square, p + e->t_o_b + at, w->narrow, rows, r, r, call->threads);
+    dea__meta_sum(mixer.in, w->narrow, mixer.mid, count);
+    (void)dea_layer_norm_forward(mixer.mid, p + e->t_ln2_w + at, p + e->t_ln2_b + at, w->narrow, mixer.saved2, rows, r,
+                                 DEA__META_EPS, call->threads);
+    (void)dea_linear_forward(w->narrow, p + e->t_fc1_w + 4 * square, p + e->t_fc1_b + 4 * at, mixer.u, rows, r, 4 * r,
+                             call->threads);
+    (void)dea_gelu_forward(mixer.u, w->four, 4 * count, call->threads);
+    (void)dea_linear_forward(w->four, p + e->t_fc2_w + 4 * square, p + e->t_fc2_b + at, w->narrow, rows, 4 * r, r,
+                             call->threads);
+    dea__meta_sum(mixer.mid, w->narrow, out, count);
+}
+
+/* forward: y = x w^T + b. dw and db added to, dx written; dx may be x. */
+static void dea__meta_linear_backward(const dea__meta_encoder_call *call, const dea_real *x, size_t w, size_t b,
+                                      const dea_real *dy, dea_real *dx, int in, int out) {
+    (void)dea_linear_backward(x, NULL, dy, NULL, call->grads + w, call->grads + b, call->rows, in, out, call->threads);
+    (void)dea_linear_backward(NULL, call->params + w, dy, dx, NULL, NULL, call->rows, in, out, call->threads);
+}
+
+/* dz [B C,r], the cotangent of the block's output, becomes that of its input. */
+static void dea__meta_mixer_backward(const dea__meta_encoder_call *call, int n, dea_real *dz) {
+    const dea_meta_encoder *e = call->e;
+    const dea__meta_mixer mixer = dea__meta_mixer_of(call, n);
+    const dea__meta_encoder_scratch *w = &call->w;
+    const dea_real *p = call->params;
+    dea_real *g = call->grads;
+    const int r = e->bottleneck, rows = call->rows;
+    const size_t at = (size_t)n * (size_t)r, square = at * (size_t)r, count = (size_t)rows * (size_t)r;
+    /* forward: out = mid + t_fc2 GELU(t_fc1 LN2(mid)) */
+    (void)dea_gelu_forward(mixer.u, w->four, 4 * count, call->threads);
+    dea__meta_linear_backward(call, w->four, e->t_fc2_w + 4 * square, e->t_fc2_b + at, dz, w->four, 4 * r, r);
+    (void)dea_gelu_backward(mixer.u, w->four, w->four, 4 * count, call->threads);
+    (void)dea_layer_norm_forward(mixer.mid, p + e->t_ln2_w + at, p + e->t_ln2_b + at, w->narrow, NULL, rows, r,
+                                 DEA__META_EPS, call->threads);
+    dea__meta_linear_backward(call, w->narrow, e->t_fc1_w + 4 * square, e->t_fc1_b + 4 * at, w->four, w->narrow, r,
+                              4 * r);
+    (void)dea_layer_norm_backward(mixer.mid, p + e->t_ln2_w + at, mixer.saved2, w->narrow, w->narrow,
+                                  g + e->t_ln2_w + at, g + e->t_ln2_b + at, rows, r, call->threads);
+    dea__meta_sum(dz, w->narrow, dz, count);
+    /* forward: mid = in + t_o MHA(t_qkv LN1(in)) */
+    dea__meta_linear_backward(call, mixer.o, e->t_o_w + square, e->t_o_b + at, dz, w->narrow, r, r);
+    dea__meta_mixer_job attend = {call, &mixer, w->narrow, NULL};
+    dea__for(call->threads, call->batch * e->heads, dea__meta_mixer_attend_backward, &attend);
+    (void)dea_layer_norm_forward(mixer.in, p + e->t_ln1_w + at, p + e->t_ln1_b + at, w->narrow, NULL, rows, r,
+                                 DEA__META_EPS, call->threads);
+    dea__meta_linear_backward(call, w->narrow, e->t_qkv_w + 3 * square, e->t_qkv_b + 3 * at, w->qkv, w->narrow, r,
+                              3 * r);
+    (void)dea_layer_norm_backward(mixer.in, p + e->t_ln1_w + at, mixer.saved1, w->narrow, w->narrow,
+                                  g + e->t_ln1_w + at, g + e->t_ln1_b + at, rows, r, call->threads);
+    dea__meta_sum(dz, w->narrow, dz, count);
+}
+
+static dea__meta_projector dea__meta_encoder_projector(const dea__meta_encoder_call *call, const dea_real *act) {
+    const dea_meta_encoder *e = call->e;
+    dea__meta_projector p;
+    memset(&p, 0, sizeof p);
+    p.batch = call->batch;
+    p.layers = e->layers;
+    p.width = e->width;
+    p.bottleneck = e->bottleneck;
+    p.act = act;
+    p.ln_w = call->params + e->ln_w;
+    p.ln_b = call->params + e->ln_b;
+    p.fc_w = call->params + e->fc_w;
+    p.fc_b = call->params + e->fc_b;
+    p.saved = call->c.saved;
+    p.normed = call->w.wide;
+    p.pre = call->c.pre;
+    return p;
+}
+
+/* (20): z = tanh(e_i) p_i, plus emb (22) where there is one. */
+static void dea__meta_gate_forward(const dea__meta_encoder_call *call, const dea_real *p, dea_real *z) {
+    const dea_meta_encoder *e = call->e;
+    const size_t C = (size_t)e->layers, r = (size_t)e->bottleneck;
+    for (size_t row = 0; row < (size_t)call->rows; row++) {
+        const dea_real tau = DEA__REAL(tanh((double)call->params[e->gate + row % C]));
+        const dea_real *emb = call->params + e->emb + row % C * r;
+        for (size_t j = 0; j < r; j++) z[row * r + j] = tau * p[row * r + j] + (e->blocks ? emb[j] : 0);
+    }
+}
+
+DEA_API dea_status dea_meta_encoder_forward(const dea_meta_encoder *encoder, const dea_real *params,
+                                            const dea_real *act, int batch, dea_real *cog, dea_real *cache,
+                                            void *workspace, size_t workspace_bytes, const dea_threads *threads) {
+    dea_status status = dea__meta_check_encoding(encoder, batch);
+    if (status != DEA_OK) return status;
+    if (!params || !act || !cog) return DEA_ERR_NULL;
+    const dea_meta_encoder *e = encoder;
+    const size_t narrow = (size_t)batch * (size_t)e->layers * (size_t)e->bottleneck;
+    const size_t wide = (size_t)batch * (size_t)e->layers * (size_t)e->width;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, act, wide, 0);
+    dea__meta_see(&tensors, cog, wide, 1);
+    dea__meta_see(&tensors, cache, dea_meta_encoder_cache_count(e, batch), 1);
+    status = dea__meta_check_memory(&tensors, workspace, workspace_bytes, dea_meta_encoder_workspace(e, batch));
+    if (status != DEA_OK) return status;
+    dea__meta_encoder_call call;
+    memset(&call, 0, sizeof call);
+    dea__meta_encoder_bind(&call, e, batch, cache, workspace);
+    call.params = params;
+    call.threads = threads;
+    dea__meta_projector projector = dea__meta_encoder_projector(&call, act);
+    dea__for(threads, e->layers, dea__meta_project, &projector);
+    (void)dea_gelu_forward(call.c.pre, call.w.narrow, narrow, threads);
+    dea__meta_gate_forward(&call, call.w.narrow, e->blocks ? dea__meta_mixer_of(&call, 0).in : call.c.z);
+    for (int n = 0; n < e->blocks; n++)
+        dea__meta_mixer_forward(&call, n, n + 1 < e->blocks ? dea__meta_mixer_of(&call, n + 1).in : call.c.z);
+    /* (21) */
+    const int D = e->width, r = e->bottleneck, rows = call.rows;
+    (void)dea_layer_norm_forward(call.c.z, params + e->out_ln_w, params + e->out_ln_b, call.w.narrow, call.c.saved_ln,
+                                 rows, r, DEA__META_EPS, threads);
+    (void)dea_linear_forward(call.w.narrow, params + e->out_fc1_w, params + e->out_fc1_b, call.c.u, rows, r, D,
+                             threads);
+    (void)dea_gelu_forward(call.c.u, call.w.wide, wide, threads);
+    (void)dea_linear_forward(call.w.wide, params + e->out_fc2_w, params + e->out_fc2_b, call.c.f, rows, D, D, threads);
+    (void)dea_layer_norm_forward(call.c.f, params + e->out_norm_w, params + e->out_norm_b, cog, call.c.saved_norm, rows,
+                                 D, DEA__META_EPS, threads);
+    return DEA_OK;
+}
+
+/* forward: z_i = tanh(e_i) p_i goes straight into LN_out, which cancels tau up to eps. With dy the cotangent of LN_out:
+ * de_i = (1 - tau^2)/tau sum_b (sum_j g_j xh_j) eps/s_b^2, g = out_ln_w o dy. */
+static void dea__meta_gate_stable(const dea__meta_encoder_call *call, const dea_real *dy) {
+    const dea_meta_encoder *e = call->e;
+    const size_t C = (size_t)e->layers, r = (size_t)e->bottleneck, rows = (size_t)call->rows;
+    const dea_real *gain = call->params + e->out_ln_w;
+    for (size_t i = 0; i < C; i++) {
+        const double tau = tanh((double)call->params[e->gate + i]);
+        double sum = 0;
+        for (size_t row = i; tau != 0 && row < rows; row += C) {
+            const double mean = (double)call->c.saved_ln[row], inverse = (double)call->c.saved_ln[rows + row];
+            double inner = 0;
+            for (size_t j = 0; j < r; j++)
+                inner += (double)gain[j] * (double)dy[row * r + j] * ((double)call->c.z[row * r + j] - mean) * inverse;
+            sum += inner * DEA__META_EPS * inverse * inverse;
+        }
+        if (tau != 0) call->grads[e->gate + i] += DEA__REAL((1 - tau * tau) / tau * sum);
+    }
+}
+
+/* forward: z_i = tanh(e_i) p_i. de_i = (1 - tau^2) sum_b dz.p unless it was formed above; dp = tau dz, in place. */
+static void dea__meta_gate_backward(const dea__meta_encoder_call *call, const dea_real *p, dea_real *dz) {
+    const dea_meta_encoder *e = call->e;
+    const size_t C = (size_t)e->layers, r = (size_t)e->bottleneck, rows = (size_t)call->rows;
+    for (size_t i = 0; i < C; i++) {
+        const double tau = tanh((double)call->params[e->gate + i]);
+        double sum = 0;
+        for (size_t row = i; row < rows; row += C) {
+            sum += dea__dot(dz + row * r, p + row * r, e->bottleneck);
+            for (size_t j = 0; j < r; j++) dz[row * r + j] = DEA__REAL(tau * (double)dz[row * r + j]);
+        }
+        if (e->blocks || tau == 0) call->grads[e->gate + i] += DEA__REAL((1 - tau * tau) * sum);
+    }
+}
+
+DEA_API dea_status dea_meta_encoder_backward(const dea_meta_encoder *encoder, const dea_real *params,
+                                             const dea_real *act, int batch, const dea_real *cache,
+                                             const dea_real *dcog, dea_real *grads, void *workspace,
+                                             size_t workspace_bytes, const dea_threads *threads) {
+    dea_status status = dea__meta_check_encoding(encoder, batch);
+    if (status != DEA_OK) return status;
+    if (!params || !act || !cache || !dcog || !grads) return DEA_ERR_NULL;
+    const dea_meta_encoder *e = encoder;
+    const size_t narrow = (size_t)batch * (size_t)e->layers * (size_t)e->bottleneck;
+    const size_t wide = (size_t)batch * (size_t)e->layers * (size_t)e->width;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, act, wide, 0);
+    dea__meta_see(&tensors, dcog, wide, 0);
+    dea__meta_see(&tensors, cache, dea_meta_encoder_cache_count(e, batch), 0);
+    status = dea__meta_check_memory(&tensors, workspace, workspace_bytes, dea_meta_encoder_workspace(e, batch));
+    if (status != DEA_OK) return status;
+    dea__meta_encoder_call call;
+    memset(&call, 0, sizeof call);
+    dea__meta_encoder_bind(&call, e, batch, cache, workspace);
+    call.params = params;
+    call.grads = grads;
+    call.threads = threads;
+    const dea__meta_encoder_scratch *w = &call.w;
+    const int D = e->width, r = e->bottleneck, rows = call.rows;
+    /* forward: cog = LN_norm(out_fc2 GELU(out_fc1 LN_out(z))) */
+    (void)dea_layer_norm_backward(call.c.f, params + e->out_norm_w, call.c.saved_norm, dcog, w->wide,
+                                  grads + e->out_norm_w, grads + e->out_norm_b, rows, D, threads);
+    (void)dea_gelu_forward(call.c.u, w->wide2, wide, threads);
+    dea__meta_linear_backward(&call, w->wide2, e->out_fc2_w, e->out_fc2_b, w->wide, w->wide2, D, D);
+    (void)dea_gelu_backward(call.c.u, w->wide2, w->wide2, wide, threads);
+    (void)dea_layer_norm_forward(call.c.z, params + e->out_ln_w, params + e->out_ln_b, w->narrow, NULL, rows, r,
+                                 DEA__META_EPS, threads);
+    dea__meta_linear_backward(&call, w->narrow, e->out_fc1_w, e->out_fc1_b, w->wide2, w->narrow2, r, D);
+    if (!e->blocks) dea__meta_gate_stable(&call, w->narrow2);
+    (void)dea_layer_norm_backward(call.c.z, params + e->out_ln_w, call.c.saved_ln, w->narrow2, w->narrow2,
+                                  grads + e->out_ln_w, grads + e->out_ln_b, rows, r, threads);
+    for (int n = e->blocks - 1; n >= 0; n--) dea__meta_mixer_backward(&call, n, w->narrow2);
+    const size_t slice = (size_t)e->layers * (size_t)r;
+    for (size_t b = 0; e->blocks && b < (size_t)batch; b++) /* forward: z = z + emb */
+        dea__meta_sum(grads + e->emb, w->narrow2 + b * slice, grads + e->emb, slice);
+    /* forward: z = tanh(e) GELU(pre) */
+    (void)dea_gelu_forward(call.c.pre, w->narrow, narrow, threads);
+    dea__meta_gate_backward(&call, w->narrow, w->narrow2);
+    (void)dea_gelu_backward(call.c.pre, w->narrow2, w->narrow2, narrow, threads);
+    dea__meta_projector projector = dea__meta_encoder_projector(&call, act);
+    projector.saved = NULL;
+    projector.kept = call.c.saved;
+    projector.d_pre = w->narrow2;
+    projector.d_normed = w->wide2;
+    projector.dln_w = grads + e->ln_w;
+    projector.dln_b = grads + e->ln_b;
+    projector.dfc_w = grads + e->fc_w;
+    projector.dfc_b = grads + e->fc_b;
+    dea__for(threads, e->layers, dea__meta_project_backward, &projector);
+    return DEA_OK;
+}
+
+/* ---- blocks */
+DEA_API dea_meta_blocks dea_meta_blocks_init(int count, int tokens, int width) {
+    dea_meta_blocks blocks;
+    memset(&blocks, 0, sizeof blocks);
+    blocks.count = count;
+    blocks.tokens = tokens;
+    blocks.width = width;
+    blocks.bottleneck = 256;
+    blocks.heads = 4;
+    return blocks;
+}
+
+DEA_API dea_meta_sequences dea_meta_sequences_init(int batch, int seq, const int *lengths, const dea_real *kv) {
+    dea_meta_sequences s;
+    memset(&s, 0, sizeof s);
+    s.batch = batch;
+    s.seq = seq;
+    s.lengths = lengths;
+    s.kv = kv;
+    s.threads = dea_threads_default();
+    return s;
+}
+
+static dea_status dea__meta_check_blocks(const dea_meta_blocks *m) {
+    if (!m) return DEA_ERR_NULL;
+    if (m->count <= 0 || m->tokens <= 0 || m->width <= 0 || m->bottleneck <= 0 || m->heads <= 0) return DEA_ERR_SHAPE;
+    if (m->bottleneck % m->heads) return DEA_ERR_SHAPE;
+    const int dim = m->bottleneck / m->heads;
+    if (!dea__count(m->count, m->bottleneck, m->width, 4) || !dea__count(m->count, m->bottleneck, m->bottleneck, 1) ||
+        !dea__count(m->count, m->heads, dim, dim) || !dea__count(m->heads, m->tokens, m->width, 4) ||
+        (int64_t)2 * m->count * m->bottleneck > INT32_MAX || (int64_t)m->heads * m->tokens > INT32_MAX)
+        return DEA_ERR_OVERFLOW;
+    return DEA_OK;
+}
+
+static dea_status dea__meta_check_keys(const dea_meta_blocks *m, int batch) {
+    const dea_status status = dea__meta_check_blocks(m);
+    if (status != DEA_OK) return status;
+    if (batch <= 0) return DEA_ERR_SHAPE;
+    if ((int64_t)batch * m->tokens > INT32_MAX || !dea__count(batch, m->tokens, 2 * m->count, m->bottleneck) ||
+        !dea__count(batch, m->tokens, m->width, 1))
+        return DEA_ERR_OVERFLOW;
+    return DEA_OK;
+}
+
+/* Shapes alone: what sizes depend on. */
+static dea_status dea__meta_check_sequences(const dea_meta_blocks *m, const dea_meta_sequences *s) {
+    if (!s) return DEA_ERR_NULL;
+    const dea_status status = dea__meta_check_keys(m, s->batch);
+    if (status != DEA_OK) return status;
+    if (s->seq <= 0 || s->threads.count < 1) return DEA_ERR_SHAPE;
+    const size_t rows = dea__count(s->batch, s->seq, 1, 1);
+    if (!rows || !dea__count((ptrdiff_t)rows, m->width, 1, 1) || !dea__count((ptrdiff_t)rows, m->bottleneck, 8, 1) ||
+        !dea__count((ptrdiff_t)rows, m->heads, m->tokens, 8) || (int64_t)s->batch * m->heads > INT32_MAX)
+        return DEA_ERR_OVERFLOW;
+    return DEA_OK;
+}
+
+static dea_status dea__meta_check_block(const dea_meta_blocks *m, const dea_meta_sequences *s, int index) {
+    const dea_status status = dea__meta_check_sequences(m, s);
+    if (status != DEA_OK) return status;
+    if (index < 0 || index >= m->count) return DEA_ERR_INDEX;
+    if (!s->kv) return DEA_ERR_NULL;
+    for (int b = 0; s->lengths && b < s->batch; b++)
+        if (s->lengths[b] < 0 || s->lengths[b] > s->seq) return DEA_ERR_KEY_LENGTH;
+    return DEA_OK;
+}
+
+static dea__meta_list dea__meta_blocks_list(dea_meta_blocks *m) {
+    const int n = m->count, D = m->width, r = m->bottleneck, dim = r / m->heads;
+    dea__meta_list list;
+    list.count = 0;
+    dea__meta_add(&list, "norm_w", &m->norm_w, DEA__META_ONE, D, n, D, 0, 0);
+    dea__meta_add(&list, "norm_b", &m->norm_b, DEA__META_ZERO, D, n, D, 0, 0);
+    dea__meta_add(&list, "down_w", &m->down_w, DEA__META_MATRIX, D, n, r, D, 0);
+    dea__meta_add(&list, "q_w", &m->q_w, DEA__META_MATRIX, r, n, r, r, 0);
+    dea__meta_add(&list, "k_w", &m->k_w, DEA__META_MATRIX, D, n, r, D, 0); /* v_w follows: one product for both */
+    dea__meta_add(&list, "v_w", &m->v_w, DEA__META_MATRIX, D, n, r, D, 0);
+    dea__meta_add(&list, "up_w", &m->up_w, DEA__META_MATRIX, r, n, D, r, 0);
+    dea__meta_add(&list, "pref", &m->pref, DEA__META_PREFERENCE, 1, n, m->tokens, 0, 0);
+    dea__meta_add(&list, "gate", &m->gate, DEA__META_GATE, 1, n, 1, 0, 0);
+    if (m->dual_expert) {
+        dea__meta_add(&list, "w_rel", &m->w_rel, DEA__META_RELATION, dim, n, m->heads, dim, dim);
+        dea__meta_add(&list, "c_mix", &m->c_mix, DEA__META_MIX, 1, n, m->heads, 0, 0);
+    }
+    return list;
+}
+
+DEA_API dea_status dea_meta_blocks_register(dea_meta_blocks *blocks, dea_table *table, const char *prefix) {
+    dea_status status = dea__meta_check_blocks(blocks);
+    if (status != DEA_OK) return status;
+    if (!table || !prefix) return DEA_ERR_NULL;
+    dea_meta_blocks copy = *blocks;
+    const dea__meta_list list = dea__meta_blocks_list(&copy);
+    status = dea__meta_register(&list, table, prefix);
+    if (status == DEA_OK) *blocks = copy;
+    return status;
+}
+
+DEA_API dea_status dea_meta_blocks_reset(const dea_meta_blocks *blocks, dea_real *params, uint64_t seed) {
+    const dea_status status = dea__meta_check_blocks(blocks);
+    if (status != DEA_OK) return status;
+    if (!params) return DEA_ERR_NULL;
+    dea_meta_blocks copy = *blocks;
+    const dea__meta_list list = dea__meta_blocks_list(&copy);
+    dea__meta_reset(&list, params, seed);
+    if (copy.up_zero)
+        dea__meta_fill(params + copy.up_w, (size_t)copy.count * (size_t)copy.width * (size_t)copy.bottleneck, 0);
+    return DEA_OK;
+}
+
+/* ---- keys and values of all blocks */
+DEA_API size_t dea_meta_keys_count(const dea_meta_blocks *blocks, int batch) {
+    if (dea__meta_check_keys(blocks, batch) != DEA_OK) return 0;
+    return dea__count(batch, blocks->tokens, 2 * blocks->count, blocks->bottleneck);
+}
+
+/* k_w and v_w are one matrix [2 L_w r, D] where the arena's alignment left no gap between them, else two. */
+static int dea__meta_key_products(const dea_meta_blocks *m) {
+    return m->v_w == m->k_w + (size_t)m->count * (size_t)m->bottleneck * (size_t)m->width ? 1 : 2;
+}
+
+DEA_API dea_status dea_meta_keys_forward(const dea_meta_blocks *blocks, const dea_real *params, const dea_real *cog,
+                                         int batch, dea_real *kv, const dea_threads *threads) {
+    const dea_status status = dea__meta_check_keys(blocks, batch);
+    if (status != DEA_OK) return status;
+    if (!params || !cog || !kv) return DEA_ERR_NULL;
+    const int D = blocks->width, rows = batch * blocks->tokens, columns = 2 * blocks->count * blocks->bottleneck;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, cog, (size_t)rows * (size_t)D, 0);
+    dea__meta_see(&tensors, kv, dea_meta_keys_count(blocks, batch), 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
+    const size_t place[2] = {blocks->k_w, blocks->v_w};
+    const int products = dea__meta_key_products(blocks), each = columns / products;
+    for (int i = 0; i < products; i++)
+        dea__gemm(0, 1, rows, each, D, 1, cog, D, params + place[i], D, 0, kv + (ptrdiff_t)i * each, columns, threads);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_keys_backward(const dea_meta_blocks *blocks, const dea_real *params, const dea_real *cog,
+                                          const dea_real *dkv, int batch, dea_real *dcog, dea_real *grads,
+                                          const dea_threads *threads) {
+    const dea_status status = dea__meta_check_keys(blocks, batch);
+    if (status != DEA_OK) return status;
+    if (!params || !dkv || (grads && !cog)) return DEA_ERR_NULL;
+    const int D = blocks->width, rows = batch * blocks->tokens, columns = 2 * blocks->count * blocks->bottleneck;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, cog, (size_t)rows * (size_t)D, 0);
+    dea__meta_see(&tensors, dkv, dea_meta_keys_count(blocks, batch), 0);
+    dea__meta_see(&tensors, dcog, (size_t)rows * (size_t)D, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
+    const size_t place[2] = {blocks->k_w, blocks->v_w};
+    const int products = dea__meta_key_products(blocks), each = columns / products;
+    for (int i = 0; i < products; i++) { /* forward: k = k_w cog, v = v_w cog */
+        const dea_real *part = dkv + (ptrdiff_t)i * each;
+        if (dcog) dea__gemm(0, 0, rows, D, each, 1, part, columns, params + place[i], D, i, dcog, D, threads);
+        if (grads) dea__gemm(1, 0, each, D, rows, 1, part, columns, cog, D, 1, grads + place[i], D, threads);
+    }
+    return DEA_OK;
+}
+
+/* ---- one block: what it keeps, its scratch, its rows */
+
+/* m = down_w LN(x), q = q_w m, o, each [B T,r]; weights A [B,h,T,C]; mean and 1/s of LN, two a row. */
+typedef struct dea__meta_kept {
+    dea_real *m, *q, *o, *a, *saved;
+} dea__meta_kept;
+
+static size_t dea__meta_rows(const dea_meta_sequences *s) {
+    return (size_t)s->batch * (size_t)s->seq;
+}
+
+static size_t dea__meta_kept_count(const dea_meta_blocks *m, const dea_meta_sequences *s) {
+    return dea__meta_rows(s) * (3 * (size_t)m->bottleneck + (size_t)m->heads * (size_t)m->tokens + 2);
+}
+
+static dea__meta_kept dea__meta_kept_in(const dea_meta_blocks *m, const dea_meta_sequences *s, const dea_real *cache) {
+    const size_t rows = dea__meta_rows(s), r = (size_t)m->bottleneck;
+    dea__meta_kept kept;
+    kept.m = (dea_real *)(uintptr_t)cache;
+    kept.q = kept.m + rows * r;
+    kept.o = kept.q + rows * r;
+    kept.a = kept.o + rows * r;
+    kept.saved = kept.a + rows * (size_t)m->heads * (size_t)m->tokens;
+    return kept;
+}
+
+/* Scratch of dual-expert scores, for one head of one sequence. */
+typedef struct dea__meta_dual {
+    dea_real *k, *kbar; /* [C,dh] centred keys, [dh] their mean */
+    dea_real *u, *du;   /* [T,dh] W_rel q - kbar, and its cotangent */
+    dea_real *e0, *e1;  /* [T,C] normalised energies; their cotangents */
+    dea_real *de0, *de1;
+    dea_real *dw;            /* [dh,dh] */
+    double *sigma0, *sigma1; /* [T] */
+    double *norms, *dc;      /* [C] |k|^2/dh; [1] the cotangent of c_mix */
+} dea__meta_dual;
+
+static void dea__meta_dual_layout(dea__meta_dual *w, dea__arena *arena, const dea_meta_blocks *m, int seq) {
+    const size_t T = (size_t)seq, C = (size_t)m->tokens, dim = (size_t)(m->bottleneck / m->heads);
+    w->k = dea__take_reals(arena, C * dim);
+    w->kbar = dea__take_reals(arena, dim);
+    w->u = dea__take_reals(arena, T * dim);
+    w->du = dea__take_reals(arena, T * dim);
+    w->e0 = dea__take_reals(arena, T * C);
+    w->e1 = dea__take_reals(arena, T * C);
+    w->de0 = dea__take_reals(arena, T * C);
+    w->de1 = dea__take_reals(arena, T * C);
+    w->dw = dea__take_reals(arena, dim * dim);
+    w->sigma0 = dea__take_doubles(arena, T);
+    w->sigma1 = dea__take_doubles(arena, T);
+    w->norms = dea__take_doubles(arena, C);
+    w->dc = dea__take_doubles(arena, 1);
+}
+
+static size_t dea__meta_dual_bytes(const dea_meta_blocks *m, int seq) {
+    dea__arena arena = {NULL, 0, 0};
+    dea__meta_dual dual;
+    if (!m->dual_expert) return 0;
+    dea__meta_dual_layout(&dual, &arena, m, seq);
+    return dea__arena_bytes(&arena);
+}
+
+typedef struct dea__meta_block_scratch {
+    dea_real *tile, *tile2; /* [run,D] */
+    dea_real *g, *dq;       /* [B T,r] up_w^T dy, later down's cotangent; dq */
+    dea_real *ds;           /* [B,h,T,C] */
+    double *dpref;          /* [B,h,C] */
+    dea_real *kept;         /* forward without a cache */
+    char *dual;             /* [B,h] scratches of dual-expert scores */
+} dea__meta_block_scratch;
+
+static void dea__meta_block_layout(dea__meta_block_scratch *w, dea__arena *arena, const dea_meta_blocks *m,
+                                   const dea_meta_sequences *s) {
+    const size_t rows = dea__meta_rows(s), r = (size_t)m->bottleneck, heads = (size_t)m->heads, C = (size_t)m->tokens;
+    const size_t run = rows < DEA__META_RUN ? rows : DEA__META_RUN;
+    w->tile = dea__take_reals(arena, run * (size_t)m->width);
+    w->tile2 = dea__take_reals(arena, run * (size_t)m->width);
+    w->g = dea__take_reals(arena, rows * r);
+    w->dq = dea__take_reals(arena, rows * r);
+    w->ds = dea__take_reals(arena, rows * heads * C);
+    w->dpref = dea__take_doubles(arena, (size_t)s->batch * heads * C);
+    w->kept = dea__take_reals(arena, dea__meta_kept_count(m, s));
+    w->dual = (char *)dea__take(arena, (size_t)s->batch * heads, m->dual_expert ? dea__meta_dual_bytes(m, s->seq) : 1);
+}
+
+DEA_API size_t dea_meta_block_cache_count(const dea_meta_blocks *blocks, const dea_meta_sequences *s) {
+    return dea__meta_check_sequences(blocks, s) == DEA_OK ? dea__meta_kept_count(blocks, s) : 0;
+}
+
+DEA_API size_t dea_meta_block_workspace(const dea_meta_blocks *blocks, const dea_meta_sequences *s) {
+    if (dea__meta_check_sequences(blocks, s) != DEA_OK) return 0;
+    dea__arena arena = {NULL, 0, 0};
+    dea__meta_block_scratch scratch;
+    dea__meta_block_layout(&scratch, &arena, blocks, s);
+    return dea__arena_bytes(&arena);
+}
+
+DEA_API const dea_real *dea_meta_block_weights(const dea_meta_blocks *blocks, const dea_meta_sequences *s,
+                                               const dea_real *cache) {
+    return dea__meta_check_sequences(blocks, s) == DEA_OK && cache ? dea__meta_kept_in(blocks, s, cache).a : NULL;
+}
+
+static int dea__meta_length(const dea_meta_sequences *s, ptrdiff_t b) {
+    return s->lengths ? s->lengths[b] : s->seq;
+}
+
+/* Rows of the stream that are all real: at most DEA__META_RUN, across sequences where no padding lies between. */
+typedef struct dea__meta_run {
+    size_t first;
+    int rows;
+} dea__meta_run;
+
+static int dea__meta_next_run(const dea_meta_sequences *s, dea__meta_run *run) {
+    const ptrdiff_t total = (ptrdiff_t)s->batch * s->seq;
+    ptrdiff_t row = (ptrdiff_t)run->first + run->rows;
+    while (row < total && row % s->seq >= dea__meta_length(s, row / s->seq)) row += s->seq - row % s->seq;
+    run->first = (size_t)row;
+    run->rows = 0;
+    while (row < total && run->rows < DEA__META_RUN && row % s->seq < dea__meta_length(s, row / s->seq))
+        row++, run->rows++;
+    return run->rows > 0;
+}
+
+/* One call on a block: everything its steps share. Pointers are to this block's tensors. */
+typedef struct dea__meta_block_call {
+    const dea_meta_blocks *m;
+    const dea_meta_sequences *s;
+    int index;
+    const dea_real *norm_w, *norm_b, *down_w, *q_w, *up_w, *pref, *w_rel, *c_mix;
+    double gate, tau;
+    dea__meta_kept kept;
+    dea__meta_block_scratch w;
+    dea_real *dkv;
+} dea__meta_block_call;
+
+/* Where block `index` has its part of a tensor stacked over the blocks, rows * columns each. */
+static size_t dea__meta_at(size_t place, int index, int rows, int columns) {
+    return place + (size_t)index * (size_t)rows * (size_t)columns;
+}
+
+static void dea__meta_block_bind(dea__meta_block_call *call, const dea_meta_blocks *m, const dea_real *params,
+                                 const dea_meta_sequences *s, int index, const dea_real *cache, void *workspace) {
+    const int D = m->width, r = m->bottleneck, dim = r / m->heads;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    memset(call, 0, sizeof *call);
+    dea__meta_block_layout(&call->w, &arena, m, s);
+    call->kept = dea__meta_kept_in(m, s, cache ? cache : call->w.kept);
+    call->m = m;
+    call->s = s;
+    call->index = index;
+    call->norm_w = params + dea__meta_at(m->norm_w, index, D, 1);
+    call->norm_b = params + dea__meta_at(m->norm_b, index, D, 1);
+    call->down_w = params + dea__meta_at(m->down_w, index, r, D);
+    call->q_w = params + dea__meta_at(m->q_w, index, r, r);
+    call->up_w = params + dea__meta_at(m->up_w, index, D, r);
+    call->pref = params + dea__meta_at(m->pref, index, m->tokens, 1);
+    call->w_rel = params + dea__meta_at(m->w_rel, index, r, dim);
+    call->c_mix = params + dea__meta_at(m->c_mix, index, m->heads, 1);
+    call->gate = (double)params[m->gate + (size_t)index];
+    call->tau = tanh(call->gate);
+}
+
+/* Job = head `job` % h of sequence `job` / h: first element of its columns in a [B T,r] tensor, in kv, in a [B,h,T,C] map. */
+static size_t dea__meta_columns_at(const dea__meta_block_call *call, int job) {
+    const size_t h = (size_t)call->m->heads, r = (size_t)call->m->bottleneck;
+    return (size_t)job / h * (size_t)call->s->seq * r + (size_t)job % h * (r / h);
+}
+
+static size_t dea__meta_keys_at(const dea__meta_block_call *call, int job) {
+    const dea_meta_blocks *m = call->m;
+    const size_t h = (size_t)m->heads, r = (size_t)m->bottleneck;
+    return ((size_t)job / h * (size_t)m->tokens * 2 * (size_t)m->count + (size_t)call->index) * r +
+           (size_t)job % h * (r / h);
+}
+
+static size_t dea__meta_weights_at(const dea__meta_block_call *call, int job) {
+    return (size_t)job * (size_t)call->s->seq * (size_t)call->m->tokens;
+}
+
+static dea__meta_head dea__meta_block_head(const dea__meta_block_call *call, int job) {
+    const dea_meta_blocks *m = call->m;
+    const ptrdiff_t values = (ptrdiff_t)m->count * m->bottleneck; /* from a key to its value */
+    dea__meta_head head;
+    head.rows = dea__meta_length(call->s, job / m->heads);
+    head.keys = m->tokens;
+    head.dim = m->bottleneck / m->heads;
+    head.q_stride = head.o_stride = m->bottleneck;
+    head.kv_stride = 2 * values;
+    head.q = call->kept.q + dea__meta_columns_at(call, job);
+    head.k = call->s->kv + dea__meta_keys_at(call, job);
+    head.v = head.k + values;
+    return head;
+}
+
+/* ---- dual-expert scores, 2.14 (1): S = (1 - a) Et0 + a Et1, a = 0.95 sigmoid(c) */
+static dea__meta_dual dea__meta_dual_of(const dea__meta_block_call *call, int job) {
+    const size_t bytes = dea__meta_dual_bytes(call->m, call->s->seq);
+    dea__arena arena = {call->w.dual + (size_t)job * bytes, 0, 0};
+    dea__meta_dual dual;
+    dea__meta_dual_layout(&dual, &arena, call->m, call->s->seq);
+    return dual;
+}
+
+static const dea_real *dea__meta_relation(const dea__meta_block_call *call, int job, int dim) {
+    return call->w_rel + (size_t)(job % call->m->heads) * (size_t)dim * (size_t)dim;
+}
+
+/* (1)-(3) over the C tokens, with keys centred as in room 5. */
+static void dea__meta_energies(const dea__meta_block_call *call, int job, const dea__meta_head *h, dea__meta_dual *w) {
+    const int d = h->dim;
+    for (int c = 0; c < h->keys; c++)
+        memcpy(w->k + (size_t)c * (size_t)d, h->k + c * h->kv_stride, (size_t)d * sizeof *w->k);
+    dea__centre(w->k, h->keys, d, w->kbar);
+    dea__gemm(0, 1, h->rows, d, d, 1, h->q, h->q_stride, dea__meta_relation(call, job, d), d, 0, w->u, d, NULL);
+    for (size_t i = 0; i < (size_t)h->rows * (size_t)d; i++) w->u[i] -= w->kbar[i % (size_t)d];
+    dea__gemm(0, 1, h->rows, h->keys, d, 1 / sqrt((double)d), h->q, h->q_stride, w->k, d, 0, w->e0, h->keys, NULL);
+    dea__gemm(0, 1, h->rows, h->keys, d, 2.0 / d, w->u, d, w->k, d, 0, w->e1, h->keys, NULL);
+    for (int c = 0; c < h->keys; c++)
+        w->norms[c] = dea__dot(w->k + (size_t)c * (size_t)d, w->k + (size_t)c * (size_t)d, d) / d;
+    for (int t = 0; t < h->rows; t++) {
+        const size_t row = (size_t)t * (size_t)h->keys;
+        for (int c = 0; c < h->keys; c++)
+            w->e1[row + (size_t)c] = DEA__REAL((double)w->e1[row + (size_t)c] - w->norms[c]);
+        w->sigma0[t] = dea__normalise(w->e0 + row, h->keys, h->keys);
+        w->sigma1[t] = dea__normalise(w->e1 + row, h->keys, h->keys);
+    }
+}
+
+static double dea__meta_mix(const dea__meta_block_call *call, int job) {
+    return DEA_ALPHA_MAX * dea__sigmoid((double)call->c_mix[job % call->m->heads]);
+}
+
+static void dea__meta_dual_scores(const dea__meta_block_call *call, int job, const dea__meta_head *h, dea_real *s) {
+    dea__meta_dual w = dea__meta_dual_of(call, job);
+    const double a = dea__meta_mix(call, job);
+    dea__meta_energies(call, job, h, &w);
+    for (size_t i = 0; i < (size_t)h->rows * (size_t)h->keys; i++)
+        s[i] = DEA__REAL((1 - a) * (double)w.e0[i] + a * (double)w.e1[i]);
+}
+
+/* forward: as above; E0 = q k^T/sqrt(d), E1 = (2/d) u k^T - |k|^2/d, u = W_rel q. dq and dk written, dw and dc of this
+ * sequence left in the scratch. */
+static void dea__meta_dual_backward(const dea__meta_block_call *call, int job, const dea__meta_head *h,
+                                    const dea_real *ds, dea_real *dq, dea_real *dk) {
+    dea__meta_dual w = dea__meta_dual_of(call, job);
+    const int d = h->dim, C = h->keys;
+    const double a = dea__meta_mix(call, job), root = 1 / sqrt((double)d);
+    const size_t cells = (size_t)h->rows * (size_t)C;
+    dea__meta_energies(call, job, h, &w);
+    double da = 0;
+    for (size_t i = 0; i < cells; i++) {
+        da += (double)ds[i] * ((double)w.e1[i] - (double)w.e0[i]);
+        w.de0[i] = DEA__REAL((1 - a) * (double)ds[i]);
+        w.de1[i] = DEA__REAL(a * (double)ds[i]);
+    }
+    *w.dc = da * a * (1 - a / DEA_ALPHA_MAX);
+    for (int t = 0; t < h->rows; t++) {
+        const size_t row = (size_t)t * (size_t)C;
+        dea__normalise_backward(w.e0 + row, w.de0 + row, C, w.sigma0[t]);
+        dea__normalise_backward(w.e1 + row, w.de1 + row, C, w.sigma1[t]);
+    }
+    dea__gemm(0, 0, h->rows, d, C, 2.0 / d, w.de1, C, w.k, d, 0, w.du, d, NULL);
+    dea__gemm(0, 0, h->rows, d, C, root, w.de0, C, w.k, d, 0, dq, h->q_stride, NULL);
+    dea__gemm(0, 0, h->rows, d, d, 1, w.du, d, dea__meta_relation(call, job, d), d, 1, dq, h->q_stride, NULL);
+    dea__gemm(1, 0, d, d, h->rows, 1, w.du, d, h->q, h->q_stride, 0, w.dw, d, NULL);
+    dea__gemm(1, 0, C, d, h->rows, root, w.de0, C, h->q, h->q_stride, 0, dk, h->kv_stride, NULL);
+    dea__gemm(1, 0, C, d, h->rows, 2.0 / d, w.de1, C, w.u, d, 1, dk, h->kv_stride, NULL);
+    for (int c = 0; c < C; c++) {
+        double column = 0;
+        for (size_t i = (size_t)c; i < cells; i += (size_t)C) column += (double)w.de1[i];
+        for (int j = 0; j < d; j++) {
+            dea_real *x = dk + c * h->kv_stride + j;
+            *x = DEA__REAL((double)*x - 2.0 / d * column * (double)w.k[(size_t)c * (size_t)d + (size_t)j]);
+        }
+    }
+}
+
+/* ---- block forward */
+static void dea__meta_attend(void *context, int job, int worker) { /* (24) */
+    const dea__meta_block_call *call = (const dea__meta_block_call *)context;
+    const dea__meta_head head = dea__meta_block_head(call, job);
+    const size_t seq = (size_t)call->s->seq, rows = (size_t)head.rows, C = (size_t)head.keys;
+    dea_real *a = call->kept.a + dea__meta_weights_at(call, job);
+    (void)worker;
+    memset(a + rows * C, 0, (seq - rows) * C * sizeof *a);
+    if (!rows) return;
+    if (call->m->dual_expert)
+        dea__meta_dual_scores(call, job, &head, a);
+    else
+        dea__meta_scores(&head, a);
+    dea__meta_softmax(a, call->pref, rows, head.keys);
+    dea__meta_average(&head, a, call->kept.o + dea__meta_columns_at(call, job));
+}
+
+DEA_API dea_status dea_meta_block_forward(const dea_meta_blocks *blocks, const dea_real *params,
+                                          const dea_meta_sequences *s, int index, const dea_real *x, dea_real *y,
+                                          dea_real *cache, void *workspace, size_t workspace_bytes) {
+    dea_status status = dea__meta_check_block(blocks, s, index);
+    if (status != DEA_OK) return status;
+    if (!params || !x || !y) return DEA_ERR_NULL;
+    const int D = blocks->width, r = blocks->bottleneck;
+    const size_t count = dea__meta_rows(s) * (size_t)D;
+    dea__tensors tensors = dea__meta_tensors();
+    if (y != x) dea__meta_see(&tensors, x, count, 0);
+    dea__meta_see(&tensors, y, count, 1);
+    dea__meta_see(&tensors, s->kv, dea_meta_keys_count(blocks, s->batch), 0);
+    dea__meta_see(&tensors, cache, dea__meta_kept_count(blocks, s), 1);
+    status = dea__meta_check_memory(&tensors, workspace, workspace_bytes, dea_meta_block_workspace(blocks, s));
+    if (status != DEA_OK) return status;
+    dea__meta_block_call call;
+    dea__meta_block_bind(&call, blocks, params, s, index, cache, workspace);
+    const dea__meta_kept *kept = &call.kept;
+    dea__meta_run run = {0, 0};
+    if (call.gate != 0 || cache) {            /* a closed gate's gradient needs o */
+        while (dea__meta_next_run(s, &run)) { /* (23) */
+            (void)dea_layer_norm_forward(x + run.first * (size_t)D, call.norm_w, call.norm_b, call.w.tile,
+                                         kept->saved + 2 * run.first, run.rows, D, DEA__META_EPS, &s->threads);
+            dea__gemm(0, 1, run.rows, r, D, 1, call.w.tile, D, call.down_w, D, 0, kept->m + run.first * (size_t)r, r,
+                      &s->threads);
+            dea__gemm(0, 1, run.rows, r, r, 1, kept->m + run.first * (size_t)r, r, call.q_w, r, 0,
+                      kept->q + run.first * (size_t)r, r, &s->threads);
+        }
+        dea__for(&s->threads, s->batch * blocks->heads, dea__meta_attend, &call);
+    }
+    if (y != x) memcpy(y, x, count * sizeof *y);
+    if (call.gate == 0) return DEA_OK;
+    run.first = 0, run.rows = 0;
+    while (dea__meta_next_run(s, &run)) /* (25) */
+        dea__gemm(0, 1, run.rows, D, r, call.tau, kept->o + run.first * (size_t)r, r, call.up_w, r, 1,
+                  y + run.first * (size_t)D, D, &s->threads);
+    return DEA_OK;
+}
+
+/* ---- block backward */
+static void dea__meta_attend_backward(void *context, int job, int worker) {
+    const dea__meta_block_call *call = (const dea__meta_block_call *)context;
+    const dea__meta_head head = dea__meta_block_head(call, job);
+    const size_t map = dea__meta_weights_at(call, job), columns = dea__meta_columns_at(call, job),
+                 C = (size_t)head.keys;
+    double *dpref = call->w.dpref + (size_t)job * C;
+    dea_real *ds = call->w.ds + map, *dk = call->dkv + dea__meta_keys_at(call, job), *dv = dk + (head.v - head.k);
+    (void)worker;
+    memset(dpref, 0, C * sizeof *dpref);
+    if (!head.rows) { /* nothing looked at these tokens */
+        for (size_t c = 0; c < C; c++) {
+            memset(dk + (ptrdiff_t)c * head.kv_stride, 0, (size_t)head.dim * sizeof *dk);
+            memset(dv + (ptrdiff_t)c * head.kv_stride, 0, (size_t)head.dim * sizeof *dv);
+        }
+        return;
+    }
+    dea__meta_average_backward(&head, call->kept.a + map, call->w.g + columns, ds, dv);
+    for (size_t i = 0; i < (size_t)head.rows * C; i++) dpref[i % C] += (double)ds[i];
+    if (call->m->dual_expert)
+        dea__meta_dual_backward(call, job, &head, ds, call->w.dq + columns, dk);
+    else
+        dea__meta_scores_backward(&head, ds, call->w.dq + columns, dk);
+}
+
+/* Adds what every sequence left: dpref, and the gradients of dual-expert scores. */
+static void dea__meta_gather_heads(const dea__meta_block_call *call, dea_real *grads) {
+    const dea_meta_blocks *m = call->m;
+    const int C = m->tokens, dim = m->bottleneck / m->heads;
+    dea_real *dpref = grads + dea__meta_at(m->pref, call->index, C, 1);
+    for (int c = 0; c < C; c++) {
+        double sum = 0;
+        for (int job = 0; job < call->s->batch * m->heads; job++)
+            sum += call->w.dpref[(size_t)job * (size_t)C + (size_t)c];
+        dpref[c] += DEA__REAL(sum);
+    }
+    for (int job = 0; m->dual_expert && job < call->s->batch * m->heads; job++) {
+        if (!dea__meta_length(call->s, job / m->heads)) continue;
+        const dea__meta_dual dual = dea__meta_dual_of(call, job);
+        const int head = job % m->heads;
+        dea_real *dw = grads + dea__meta_at(m->w_rel, call->index * m->heads + head, dim, dim);
+        dea__meta_sum(dw, dual.dw, dw, (size_t)dim * (size_t)dim);
+        grads[dea__meta_at(m->c_mix, call->index, m->heads, 1) + (size_t)head] += DEA__REAL(*dual.dc);
+    }
+}
+
+/* forward: q = q_w m, m = down_w LN(x), y = x + ... dx = dy + LNbackward(down_w^T dm), dm = q_w^T dq. */
+static void dea__meta_block_inputs_backward(const dea__meta_block_call *call, const dea__meta_run *run,
+                                            const dea_real *x, const dea_real *dy, dea_real *dx, dea_real *grads) {
+    const dea_meta_blocks *m = call->m;
+    const dea_threads *threads = &call->s->threads;
+    const int D = m->width, r = m->bottleneck;
+    const size_t narrow = run->first * (size_t)r, wide = run->first * (size_t)D;
+    const dea_real *dq = call->w.dq + narrow;
+    dea_real *dm = call->w.g + narrow, *normed = call->w.tile, *d_normed = call->w.tile2;
+    dea__gemm(1, 0, r, r, run->rows, 1, dq, r, call->kept.m + narrow, r, 1,
+              grads + dea__meta_at(m->q_w, call->index, r, r), r, threads);
+    dea__gemm(0, 0, run->rows, r, r, 1, dq, r, call->q_w, r, 0, dm, r, threads);
+    (void)dea_layer_norm_forward(x + wide, call->norm_w, call->norm_b, normed, NULL, run->rows, D, DEA__META_EPS,
+                                 threads);
+    dea__gemm(1, 0, r, D, run->rows, 1, dm, r, normed, D, 1, grads + dea__meta_at(m->down_w, call->index, r, D), D,
+              threads);
+    dea__gemm(0, 0, run->rows, D, r, 1, dm, r, call->down_w, D, 0, d_normed, D, threads);
+    (void)dea_layer_norm_backward(x + wide, call->norm_w, call->kept.saved + 2 * run->first, d_normed,
+                                  dx ? d_normed : NULL, grads + dea__meta_at(m->norm_w, call->index, D, 1),
+                                  grads + dea__meta_at(m->norm_b, call->index, D, 1), run->rows, D, threads);
+    if (dx) dea__meta_sum(dy + wide, d_normed, dx + wide, (size_t)run->rows * (size_t)D);
+}
+
+DEA_API dea_status dea_meta_block_backward(const dea_meta_blocks *blocks, const dea_real *params,
+                                           const dea_meta_sequences *s, int index, const dea_real *x,
+                                           const dea_real *cache, const dea_real *dy, dea_real *dx, dea_real *dkv,
+                                           dea_real *grads, void *workspace, size_t workspace_bytes) {
+    dea_status status = dea__meta_check_block(blocks, s, index);
+    if (status != DEA_OK) return status;
+    if (!params || !x || !cache || !dy || !dkv || !grads) return DEA_ERR_NULL;
+    const int D = blocks->width, r = blocks->bottleneck;
+    const size_t count = dea__meta_rows(s) * (size_t)D;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, x, count, 0);
+    dea__meta_see(&tensors, s->kv, dea_meta_keys_count(blocks, s->batch), 0);
+    dea__meta_see(&tensors, cache, dea__meta_kept_count(blocks, s), 0);
+    if (dx != dy) dea__meta_see(&tensors, dy, count, 0);
+    dea__meta_see(&tensors, dx, count, 1);
+    dea__meta_see(&tensors, dkv, dea_meta_keys_count(blocks, s->batch), 1);
+    status = dea__meta_check_memory(&tensors, workspace, workspace_bytes, dea_meta_block_workspace(blocks, s));
+    if (status != DEA_OK) return status;
+    dea__meta_block_call call;
+    dea__meta_block_bind(&call, blocks, params, s, index, cache, workspace);
+    call.dkv = dkv;
+    /* forward: y = x + tau up_w o. G = up_w^T dy; dg = (1 - tau^2) sum G.o; dup_w = tau dy^T o; do = tau G. */
+    dea__meta_run run = {0, 0};
+    double dgate = 0;
+    while (dea__meta_next_run(s, &run)) {
+        const size_t narrow = run.first * (size_t)r;
+        const dea_real *d = dy + run.first * (size_t)D;
+        dea__gemm(0, 0, run.rows, r, D, 1, d, D, call.up_w, r, 0, call.w.g + narrow, r, &s->threads);
+        for (size_t t = 0; t < (size_t)run.rows; t++)
+            dgate += dea__dot(call.w.g + narrow + t * (size_t)r, call.kept.o + narrow + t * (size_t)r, r);
+        if (call.gate == 0) continue;
+        dea__gemm(1, 0, D, r, run.rows, call.tau, d, D, call.kept.o + narrow, r, 1,
+                  grads + dea__meta_at(blocks->up_w, index, D, r), r, &s->threads);
+        for (size_t i = 0; i < (size_t)run.rows * (size_t)r; i++)
+            call.w.g[narrow + i] = DEA__REAL(call.tau * (double)call.w.g[narrow + i]);
+    }
+    grads[blocks->gate + (size_t)index] += DEA__REAL((1 - call.tau * call.tau) * dgate);
+    if (call.gate == 0) { /* y is a copy of x: nothing else gets a gradient */
+        const size_t rows = (size_t)s->batch * (size_t)blocks->tokens, each = (size_t)blocks->count * (size_t)r;
+        for (size_t i = 0; i < 2 * rows; i++)
+            memset(dkv + i * each + (size_t)index * (size_t)r, 0, (size_t)r * sizeof *dkv);
+        if (dx && dx != dy) memcpy(dx, dy, count * sizeof *dx);
+        return DEA_OK;
+    }
+    dea__for(&s->threads, s->batch * blocks->heads, dea__meta_attend_backward, &call);
+    dea__meta_gather_heads(&call, grads);
+    if (dx && dx != dy) memcpy(dx, dy, count * sizeof *dx); /* padded rows pass straight through */
+    run.first = 0, run.rows = 0;
+    while (dea__meta_next_run(s, &run)) dea__meta_block_inputs_backward(&call, &run, x, dy, dx, grads);
+    return DEA_OK;
+}
+
+/* ---- folded form (2.12): G [hC,D] with LN's scale in it and its rows centred, so that G x = G (x - mean x);
+ * M [hC,D] with tau in it; what LN's bias and pref add to the scores [hC]; the gate [1]. */
+typedef struct dea__meta_folded {
+    dea_real *g, *m, *bias, *gate;
+} dea__meta_folded;
+
+static dea__meta_folded dea__meta_fold_in(const dea_meta_blocks *m, const dea_real *fold) {
+    const size_t rows = (size_t)m->heads * (size_t)m->tokens;
+    dea__meta_folded f;
+    f.g = (dea_real *)(uintptr_t)fold;
+    f.m = f.g + rows * (size_t)m->width;
+    f.bias = f.m + rows * (size_t)m->width;
+    f.gate = f.bias + rows;
+    return f;
+}
+
+static dea_status dea__meta_check_fold(const dea_meta_blocks *m) {
+    const dea_status status = dea__meta_check_blocks(m);
+    return status == DEA_OK && m->dual_expert ? DEA_ERR_OPTION : status;
+}
+
+DEA_API size_t dea_meta_fold_count(const dea_meta_blocks *blocks) {
+    if (dea__meta_check_fold(blocks) != DEA_OK) return 0;
+    return (size_t)blocks->heads * (size_t)blocks->tokens * (2 * (size_t)blocks->width + 1) + 1;
+}
+
+DEA_API size_t dea_meta_fold_workspace(const dea_meta_blocks *blocks) {
+    dea__arena arena = {NULL, 0, 0};
+    if (dea__meta_check_fold(blocks) != DEA_OK) return 0;
+    dea__take_reals(&arena, (size_t)blocks->heads * (size_t)blocks->tokens * (size_t)blocks->bottleneck);
+    return dea__arena_bytes(&arena);
+}
+
+DEA_API dea_status dea_meta_fold(const dea_meta_blocks *blocks, const dea_real *params, const dea_meta_sequences *s,
+                                 int index, int b, dea_real *fold, void *workspace, size_t workspace_bytes) {
+    dea_status status = dea__meta_check_fold(blocks);
+    if (status == DEA_OK) status = dea__meta_check_block(blocks, s, index);
+    if (status != DEA_OK) return status;
+    if (!params || !fold) return DEA_ERR_NULL;
+    if (b < 0 || b >= s->batch) return DEA_ERR_INDEX;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, s->kv, dea_meta_keys_count(blocks, s->batch), 0);
+    dea__meta_see(&tensors, fold, dea_meta_fold_count(blocks), 1);
+    status = dea__meta_check_memory(&tensors, workspace, workspace_bytes, dea_meta_fold_workspace(blocks));
+    if (status != DEA_OK) return status;
+    const int C = blocks->tokens, D = blocks->width, r = blocks->bottleneck, h = blocks->heads, dim = r / h;
+    const dea_real *norm_w = params + dea__meta_at(blocks->norm_w, index, D, 1);
+    const dea_real *norm_b = params + dea__meta_at(blocks->norm_b, index, D, 1);
+    const dea_real *q_w = params + dea__meta_at(blocks->q_w, index, r, r);
+    const dea_real *down_w = params + dea__meta_at(blocks->down_w, index, r, D);
+    const dea_real *up_w = params + dea__meta_at(blocks->up_w, index, D, r);
+    const dea_real *pref = params + dea__meta_at(blocks->pref, index, C, 1);
+    const dea__meta_folded f = dea__meta_fold_in(blocks, fold);
+    const ptrdiff_t values = (ptrdiff_t)blocks->count * r;
+    dea_real *kq = (dea_real *)workspace; /* [hC,r] */
+    *f.gate = params[blocks->gate + (size_t)index];
+    const double tau = tanh((double)*f.gate);
+    for (int a = 0; a < h; a++) {
+        const dea_real *k = s->kv + ((ptrdiff_t)b * C * 2 * blocks->count + index) * r + a * dim;
+        const size_t rows = (size_t)a * (size_t)C;
+        dea__gemm(0, 0, C, r, dim, 1 / sqrt((double)dim), k, 2 * values, q_w + (ptrdiff_t)a * dim * r, r, 0,
+                  kq + rows * (size_t)r, r, &s->threads);
+        dea__gemm(0, 1, C, D, dim, tau, k + values, 2 * values, up_w + a * dim, r, 0, f.m + rows * (size_t)D, D,
+                  &s->threads);
+    }
+    dea__gemm(0, 0, h * C, D, r, 1, kq, r, down_w, D, 0, f.g, D, &s->threads);
+    for (int row = 0; row < h * C; row++) {
+        dea_real *g = f.g + (ptrdiff_t)row * D;
+        double mean = 0;
+        f.bias[row] = DEA__REAL(dea__dot(g, norm_b, D) + (double)pref[row % C]);
+        for (int j = 0; j < D; j++) {
+            g[j] *= norm_w[j];
+            mean += (double)g[j];
+        }
+        mean /= D;
+        for (int j = 0; j < D; j++) g[j] = DEA__REAL((double)g[j] - mean);
+    }
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_fold_apply(const dea_meta_blocks *blocks, const dea_real *fold, const dea_real *x,
+                                       dea_real *y, int rows, dea_real *scores, const dea_threads *threads) {
+    const dea_status status = dea__meta_check_fold(blocks);
+    if (status != DEA_OK) return status;
+    if (!fold || !x || !y || !scores) return DEA_ERR_NULL;
+    if (rows <= 0) return DEA_ERR_SHAPE;
+    const int D = blocks->width, width = blocks->heads * blocks->tokens;
+    const size_t count = dea__count(rows, D, 1, 1), cells = dea__count(rows, width, 1, 1);
+    if (!count || !cells) return DEA_ERR_OVERFLOW;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, fold, dea_meta_fold_count(blocks), 0);
+    if (y != x) dea__meta_see(&tensors, x, count, 0);
+    dea__meta_see(&tensors, y, count, 1);
+    dea__meta_see(&tensors, scores, cells, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
+    const dea__meta_folded f = dea__meta_fold_in(blocks, fold);
+    if (*f.gate != 0) {
+        dea__gemm(0, 1, rows, width, D, 1, x, D, f.g, D, 0, scores, width, threads);
+        for (ptrdiff_t t = 0; t < rows; t++) { /* LN's 1/s, then its bias and pref */
+            double mean = 0, variance = 0;
+            for (int j = 0; j < D; j++) mean += (double)x[t * D + j];
+            mean /= D;
+            for (int j = 0; j < D; j++) variance += ((double)x[t * D + j] - mean) * ((double)x[t * D + j] - mean);
+            const double inverse = 1 / sqrt(variance / D + DEA__META_EPS);
+            for (int c = 0; c < width; c++)
+                scores[t * width + c] = DEA__REAL((double)scores[t * width + c] * inverse + (double)f.bias[c]);
+        }
+        dea__meta_softmax(scores, NULL, (size_t)rows * (size_t)blocks->heads, blocks->tokens);
+    }
+    if (y != x) memcpy(y, x, count * sizeof *y);
+    if (*f.gate != 0) dea__gemm(0, 0, rows, D, width, 1, scores, width, f.m, D, 1, y, D, threads);
+    return DEA_OK;
+}
+
+/* ---- confidence heads */
+DEA_API dea_meta_confidence dea_meta_confidence_init(int layers, int width) {
+    dea_meta_confidence confidence;
+    memset(&confidence, 0, sizeof confidence);
+    confidence.layers = layers;
+    confidence.width = width;
+    confidence.bottleneck = 256;
+    return confidence;
+}
+
+static dea_status dea__meta_check_confidence(const dea_meta_confidence *c) {
+    if (!c) return DEA_ERR_NULL;
+    if (c->layers <= 0 || c->width <= 0 || c->bottleneck <= 0) return DEA_ERR_SHAPE;
+    return dea__count(c->layers, c->bottleneck, c->width, 4) ? DEA_OK : DEA_ERR_OVERFLOW;
+}
+
+static dea_status dea__meta_check_judging(const dea_meta_confidence *c, int batch) {
+    const dea_status status = dea__meta_check_confidence(c);
+    if (status != DEA_OK) return status;
+    if (batch <= 0) return DEA_ERR_SHAPE;
+    return (int64_t)batch * c->layers <= INT32_MAX && dea__count(batch, c->layers, c->width, 4) &&
+                   dea__count(batch, c->layers, c->bottleneck, 4)
+               ? DEA_OK
+               : DEA_ERR_OVERFLOW;
+}
+
+static dea__meta_list dea__meta_confidence_list(dea_meta_confidence *c) {
+    const int C = c->layers, D = c->width, r = c->bottleneck;
+    dea__meta_list list;
+    list.count = 0;
+    dea__meta_add(&list, "ln_w", &c->ln_w, DEA__META_ONE, D, C, D, 0, 0);
+    dea__meta_add(&list, "ln_b", &c->ln_b, DEA__META_ZERO, D, C, D, 0, 0);
+    dea__meta_add(&list, "fc_w", &c->fc_w, DEA__META_MATRIX, D, C, r, D, 0);
+    dea__meta_add(&list, "fc_b", &c->fc_b, DEA__META_BIAS, D, C, r, 0, 0);
+    dea__meta_add(&list, "head_w", &c->head_w, DEA__META_MATRIX, r, C, r, 0, 0);
+    dea__meta_add(&list, "head_b", &c->head_b, DEA__META_BIAS, r, C, 0, 0, 0);
+    return list;
+}
+
+DEA_API dea_status dea_meta_confidence_register(dea_meta_confidence *confidence, dea_table *table, const char *prefix) {
+    dea_status status = dea__meta_check_confidence(confidence);
+    if (status != DEA_OK) return status;
+    if (!table || !prefix) return DEA_ERR_NULL;
+    dea_meta_confidence copy = *confidence;
+    const dea__meta_list list = dea__meta_confidence_list(&copy);
+    status = dea__meta_register(&list, table, prefix);
+    if (status == DEA_OK) *confidence = copy;
+    return status;
+}
+
+DEA_API dea_status dea_meta_confidence_reset(const dea_meta_confidence *confidence, dea_real *params, uint64_t seed) {
+    const dea_status status = dea__meta_check_confidence(confidence);
+    if (status != DEA_OK) return status;
+    if (!params) return DEA_ERR_NULL;
+    dea_meta_confidence copy = *confidence;
+    const dea__meta_list list = dea__meta_confidence_list(&copy);
+    dea__meta_reset(&list, params, seed);
+    return DEA_OK;
+}
+
+/* The cache: mean and 1/s [C,B,2], pre [B,C,r]. */
+static size_t dea__meta_rows_of(const dea_meta_confidence *c, int batch) {
+    return (size_t)batch * (size_t)c->layers;
+}
+
+DEA_API size_t dea_meta_confidence_cache_count(const dea_meta_confidence *confidence, int batch) {
+    if (dea__meta_check_judging(confidence, batch) != DEA_OK) return 0;
+    return dea__meta_rows_of(confidence, batch) * (2 + (size_t)confidence->bottleneck);
+}
+
+typedef struct dea__meta_judging {
+    dea_real *normed, *d_normed, *p, *d_pre, *cache;
+} dea__meta_judging;
+
+static void dea__meta_judging_layout(dea__meta_judging *w, dea__arena *arena, const dea_meta_confidence *c, int batch) {
+    const size_t rows = dea__meta_rows_of(c, batch), r = (size_t)c->bottleneck, D = (size_t)c->width;
+    w->normed = dea__take_reals(arena, rows * D);
+    w->d_normed = dea__take_reals(arena, rows * D);
+    w->p = dea__take_reals(arena, rows * r);
+    w->d_pre = dea__take_reals(arena, rows * r);
+    w->cache = dea__take_reals(arena, rows * (r + 2));
+}
+
+DEA_API size_t dea_meta_confidence_workspace(const dea_meta_confidence *confidence, int batch) {
+    if (dea__meta_check_judging(confidence, batch) != DEA_OK) return 0;
+    dea__arena arena = {NULL, 0, 0};
+    dea__meta_judging judging;
+    dea__meta_judging_layout(&judging, &arena, confidence, batch);
+    return dea__arena_bytes(&arena);
+}
+
+static dea__meta_projector dea__meta_confidence_projector(const dea_meta_confidence *c, const dea_real *params,
+                                                          const dea_real *act, int batch, const dea__meta_judging *w) {
+    dea__meta_projector p;
+    memset(&p, 0, sizeof p);
+    p.batch = batch;
+    p.layers = c->layers;
+    p.width = c->width;
+    p.bottleneck = c->bottleneck;
+    p.act = act;
+    p.ln_w = params + c->ln_w;
+    p.ln_b = params + c->ln_b;
+    p.fc_w = params + c->fc_w;
+    p.fc_b = params + c->fc_b;
+    p.normed = w->normed;
+    p.d_normed = w->d_normed;
+    p.d_pre = w->d_pre;
+    return p;
+}
+
+DEA_API dea_status dea_meta_confidence_forward(const dea_meta_confidence *confidence, const dea_real *params,
+                                               const dea_real *act, int batch, dea_real *u, dea_real *cache,
+                                               void *workspace, size_t workspace_bytes, const dea_threads *threads) {
+    dea_status status = dea__meta_check_judging(confidence, batch);
+    if (status != DEA_OK) return status;
+    if (!params || !act || !u) return DEA_ERR_NULL;
+    const size_t rows = dea__meta_rows_of(confidence, batch), C = (size_t)confidence->layers;
+    const size_t r = (size_t)confidence->bottleneck;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, act, rows * (size_t)confidence->width, 0);
+    dea__meta_see(&tensors, u, rows, 1);
+    dea__meta_see(&tensors, cache, dea_meta_confidence_cache_count(confidence, batch), 1);
+    status =
+        dea__meta_check_memory(&tensors, workspace, workspace_bytes, dea_meta_confidence_workspace(confidence, batch));
+    if (status != DEA_OK) return status;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    dea__meta_judging w;
+    dea__meta_judging_layout(&w, &arena, confidence, batch);
+    dea__meta_projector projector = dea__meta_confidence_projector(confidence, params, act, batch, &w);
+    projector.saved = cache ? cache : w.cache;
+    projector.pre = projector.saved + 2 * rows;
+    dea__for(threads, confidence->layers, dea__meta_project, &projector);
+    (void)dea_gelu_forward(projector.pre, w.p, rows * r, threads);
+    for (size_t row = 0; row < rows; row++) /* (26) */
+        u[row] = DEA__REAL(dea__dot(params + confidence->head_w + row % C * r, w.p + row * r, confidence->bottleneck) +
+                           (double)params[confidence->head_b + row % C]);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_confidence_backward(const dea_meta_confidence *confidence, const dea_real *params,
+                                                const dea_real *act, int batch, const dea_real *cache,
+                                                const dea_real *du, dea_real *grads, void *workspace,
+                                                size_t workspace_bytes, const dea_threads *threads) {
+    dea_status status = dea__meta_check_judging(confidence, batch);
+    if (status != DEA_OK) return status;
+    if (!params || !act || !cache || !du || !grads) return DEA_ERR_NULL;
+    const size_t rows = dea__meta_rows_of(confidence, batch), C = (size_t)confidence->layers;
+    const size_t r = (size_t)confidence->bottleneck;
+    dea__tensors tensors = dea__meta_tensors();
+    dea__meta_see(&tensors, act, rows * (size_t)confidence->width, 0);
+    dea__meta_see(&tensors, du, rows, 0);
+    dea__meta_see(&tensors, cache, dea_meta_confidence_cache_count(confidence, batch), 0);
+    status =
+        dea__meta_check_memory(&tensors, workspace, workspace_bytes, dea_meta_confidence_workspace(confidence, batch));
+    if (status != DEA_OK) return status;
+    dea__arena arena = {(char *)workspace, 0, 0};
+    dea__meta_judging w;
+    dea__meta_judging_layout(&w, &arena, confidence, batch);
+    const dea_real *pre = cache + 2 * rows;
+    (void)dea_gelu_forward(pre, w.p, rows * r, threads);
+    /* forward: u = head_w . p + head_b, p = GELU(pre) */
+    for (size_t row = 0; row < rows; row++) {
+        const size_t head = row % C * r;
+        grads[confidence->head_b + row % C] += du[row];
+        for (size_t j = 0; j < r; j++) {
+            grads[confidence->head_w + head + j] += du[row] * w.p[row * r + j];
+            w.d_pre[row * r + j] = du[row] * params[confidence->head_w + head + j];
+        }
+    }
+    (void)dea_gelu_backward(pre, w.d_pre, w.d_pre, rows * r, threads);
+    dea__meta_projector projector = dea__meta_confidence_projector(confidence, params, act, batch, &w);
+    projector.kept = cache;
+    projector.dln_w = grads + confidence->ln_w;
+    projector.dln_b = grads + confidence->ln_b;
+    projector.dfc_w = grads + confidence->fc_w;
+    projector.dfc_b = grads + confidence->fc_b;
+    dea__for(threads, confidence->layers, dea__meta_project_backward, &projector);
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_confidence_loss(const dea_real *u, const int *right, int batch, int layers, double *loss,
+                                            double *layer_loss, double d_loss, dea_real *du) {
+    if (!u || !right || !loss) return DEA_ERR_NULL;
+    if (batch <= 0 || layers <= 0) return DEA_ERR_SHAPE;
+    const size_t C = (size_t)layers, count = dea__count(batch, layers, 1, 1);
+    if (!count) return DEA_ERR_OVERFLOW;
+    for (int b = 0; b < batch; b++)
+        if (right[b] != 0 && right[b] != 1) return DEA_ERR_LABEL;
+    if (du != u && dea__partial_overlap(u, du, count, count)) return DEA_ERR_ALIAS;
+    *loss = 0;
+    for (size_t i = 0; layer_loss && i < C; i++) layer_loss[i] = 0;
+    for (size_t at = 0; at < count; at++) { /* (27) */
+        const double logit = (double)u[at], y = right[at / C], term = dea__softplus(logit) - y * logit;
+        *loss += term / (double)count;
+        if (layer_loss) layer_loss[at % C] += term / batch;
+        if (du) du[at] = DEA__REAL(d_loss * (dea__sigmoid(logit) - y) / (double)count);
+    }
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_confidence_keep(const dea_meta_confidence *confidence, const dea_real *from, dea_real *to,
+                                            int layer) {
+    const dea_status status = dea__meta_check_confidence(confidence);
+    if (status != DEA_OK) return status;
+    if (!from || !to) return DEA_ERR_NULL;
+    if (from == to) return DEA_ERR_ALIAS;
+    if (layer < 0 || layer >= confidence->layers) return DEA_ERR_INDEX;
+    dea_meta_confidence copy = *confidence;
+    const dea__meta_list list = dea__meta_confidence_list(&copy);
+    for (int i = 0; i < list.count; i++) {
+        const size_t each = dea__meta_entry_count(&list.entry[i]) / (size_t)confidence->layers;
+        const size_t at = *list.entry[i].place + (size_t)layer * each;
+        memcpy(to + at, from + at, each * sizeof *to);
+    }
+    return DEA_OK;
+}
+
+DEA_API dea_status dea_meta_warm_start(const dea_meta_confidence *confidence, const dea_real *confidence_params,
+                                       const dea_meta_encoder *encoder, dea_real *params) {
+    dea_status status = dea__meta_check_confidence(confidence);
+    if (status == DEA_OK) status = dea__meta_check_encoder(encoder);
+    if (status != DEA_OK) return status;
+    if (!confidence_params || !params) return DEA_ERR_NULL;
+    if (confidence->layers != encoder->layers || confidence->width != encoder->width ||
+        confidence->bottleneck != encoder->bottleneck)
+        return DEA_ERR_SHAPE;
+    const size_t from[4] = {confidence->ln_w, confidence->ln_b, confidence->fc_w, confidence->fc_b};
+    const size_t to[4] = {encoder->ln_w, encoder->ln_b, encoder->fc_w, encoder->fc_b};
+    const size_t C = (size_t)encoder->layers, D = (size_t)encoder->width, r = (size_t)encoder->bottleneck;
+    const size_t count[4] = {C * D, C * D, C * r * D, C * r};
+    for (int i = 0; i < 4; i++)
+        if (dea__partial_overlap(confidence_params + from[i], params + to[i], count[i], count[i])) return DEA_ERR_ALIAS;
+    for (int i = 0; i < 4; i++) memcpy(params + to[i], confidence_params + from[i], count[i] * sizeof *params);
+    return DEA_OK;
+}
+
+/* ---- training */
+DEA_API uint64_t dea_meta_random(uint64_t s) {
+    return dea__mix64(s);
+}
+
+DEA_API dea_meta_action dea_meta_draw(int base_right, double ratio, uint64_t seed, uint64_t epoch, uint64_t item) {
+    if (base_right) return DEA_META_CONFIRM;
+    const double u = (double)(dea__mix64(seed + (epoch << 32) + item) >> 11) * (1.0 / 9007199254740992.0);
+    return u < ratio ? DEA_META_CORRECT : DEA_META_REFUSE;
+}
+
+DEA_API int dea_meta_cut_prompt(int *ids, int count, int max_seq) {
+    const int keep = max_seq - DEA__META_TARGET;
+    if (!ids || count < 1 || keep < 2) return -1;
+    if (count <= keep) return count;
+    memmove(ids + 1, ids + count - (keep - 1), (size_t)(keep - 1) * sizeof *ids);
+    return keep;
+}
+
+static int dea__meta_target_length(int count) {
+    return count < DEA__META_TARGET ? count : DEA__META_TARGET;
+}
+
+DEA_API dea_status dea_meta_join(const int *prompt, const int *n_prompt, int prompt_seq, const int *target,
+                                 const int *n_target, int target_seq, int batch, int pad, int seq, int *full,
+                                 int *n_full, int *targets) {
+    if (!prompt || !n_prompt || !target || !n_target || !full || !n_full || !targets) return DEA_ERR_NULL;
+    if (prompt_seq <= 0 || target_seq <= 0 || batch <= 0 || seq <= 0) return DEA_ERR_SHAPE;
+    for (int b = 0; b < batch; b++) {
+        if (n_prompt[b] < 1 || n_prompt[b] > prompt_seq || n_target[b] < 0 || n_target[b] > target_seq)
+            return DEA_ERR_KEY_LENGTH;
+        if (dea__meta_target_length(n_target[b]) > seq - n_prompt[b]) return DEA_ERR_CAPACITY;
+    }
+    for (int b = 0; b < batch; b++) {
+        const int *first = prompt + (ptrdiff_t)b * prompt_seq, *then = target + (ptrdiff_t)b * target_seq;
+        int *row = full + (ptrdiff_t)b * seq, *scored = targets + (ptrdiff_t)b * seq;
+        const int n = n_prompt[b], end = n + dea__meta_target_length(n_target[b]);
+        n_full[b] = end;
+        for (int t = 0; t < seq; t++) row[t] = t < n ? first[t] : t < end ? then[t - n] : pad;
+        for (int t = 0; t < seq; t++) scored[t] = t + 1 >= n && t + 1 < end ? row[t + 1] : -1; /* (28) */
+    }
+    return DEA_OK;
+}
+
+static int64_t dea__meta_micros(int64_t items, int micro) {
+    return items / micro + (items % micro != 0);
+}
+
+DEA_API int64_t dea_meta_steps(int64_t items, int micro, int group) {
+    if (items <= 0 || micro <= 0 || group <= 0) return 0;
+    return dea__meta_micros(dea__meta_micros(items, micro), group);
+}
+
+DEA_API double dea_meta_micro_weight(int64_t items, int micro, int group, int64_t i) {
+    if (items <= 0 || micro <= 0 || group <= 0 || i < 0 || i >= dea__meta_micros(items, micro)) return 0;
+    const int64_t left = dea__meta_micros(items, micro) - i / group * group;
+    return 1.0 / (double)(left < group ? left : group);
+}
+
+DEA_API int dea_meta_micro_ends_step(int64_t items, int micro, int group, int64_t i) {
+    if (items <= 0 || micro <= 0 || group <= 0) return 0;
+    return (i + 1) % group == 0 || i + 1 == dea__meta_micros(items, micro);
+}
+
+DEA_API dea_early_stop dea_early_stop_init(int patience) {
+    dea_early_stop stop;
+    memset(&stop, 0, sizeof stop);
+    stop.patience = patience;
+    stop.best_epoch = -1;
+    stop.best = INFINITY;
+    return stop;
+}
+
+DEA_API int dea_early_stop_enter(dea_early_stop *stop, double loss) {
+    const int epoch = stop->epochs++;
+    if (!(loss < stop->best)) return 0;
+    stop->best = loss;
+    stop->best_epoch = epoch;
+    return 1;
+}
+
+DEA_API int dea_early_stop_done(const dea_early_stop *stop) {
+    return stop->epochs - 1 - stop->best_epoch >= stop->patience;
+}
+
+/* ---- checks of 2.8 */
+DEA_API uint64_t dea_meta_hash(const dea_meta_bytes *pieces, size_t count) {
+    uint64_t hash = 0x9E3779B97F4A7C15u ^ count;
+    for (size_t i = 0; pieces && i < count; i++) {
+        const unsigned char *data = (const unsigned char *)pieces[i].data;
+        const size_t size = data ? pieces[i].size : 0;
+        for (size_t at = 0; at <= size; at += 8) { /* the last round, which may hold no byte, ends a piece */
+            uint64_t word = 0;
+            if (at < size) memcpy(&word, data + at, size - at < 8 ? size - at : 8);
+            if (at + 8 > size) word ^= (uint64_t)size << 56;
+            hash = (hash ^ word) * 0xD1342543DE82EF95u; /* odd: a bijection, so one changed word always shows */
+            hash ^= hash >> 32;
+        }
+    }
+    return hash;
+}
+
+DEA_API dea_status dea_meta_verify_frozen(const dea_meta_bytes *pieces, size_t count, uint64_t before) {
+    if (!pieces) return DEA_ERR_NULL;
+    if (!count) return DEA_ERR_SHAPE;
+    return dea_meta_hash(pieces, count) == before ? DEA_OK : DEA_ERR_BASE_CHANGED;
+}
+
+static int dea__meta_all_zero(const dea_real *x, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (x[i] != 0) return 0; /* NaN is not 0 either */
+    return 1;
+}
+
+/* The first thing wrong with the gradients of a pass whose gates are all 0, or NULL. */
+static const char *dea__meta_leak(const dea_meta_blocks *blocks, const dea_real *grads, const dea_real *dcog,
+                                  size_t dcog_count) {
+    dea_meta_blocks copy = *blocks;
+    const dea__meta_list list = dea__meta_blocks_list(&copy);
+    for (int i = 0; i < list.count; i++) {
+        const dea__meta_entry *entry = &list.entry[i];
+        const int zero = dea__meta_all_zero(grads + *entry->place, dea__meta_entry_count(entry));
+        if (entry->kind == DEA__META_GATE && zero) return "no gradient reached a gate";
+        if (entry->kind != DEA__META_GATE && !zero) return entry->name;
+    }
+    return dea__meta_all_zero(dcog, dcog_count) ? NULL : "dcog";
+}
+
+DEA_API dea_status dea_meta_verify_gates(const dea_meta_blocks *blocks, dea_real *params, dea_meta_pass *pass,
+                                         void *context, dea_real *logits, size_t logits_count, dea_real *grads,
+                                         size_t grads_count, dea_real *dcog, size_t dcog_count, dea_real *gates,
+                                         const char **what) {
+    dea_status status = dea__meta_check_blocks(blocks);
+    if (status != DEA_OK) return status;
+    if (!params || !pass || !logits || !grads || !dcog || !gates || !what) return DEA_ERR_NULL;
+    if (!logits_count || !grads_count || !dcog_count) return DEA_ERR_SHAPE;
+    const size_t bytes = (size_t)blocks->count * sizeof *gates;
+    memcpy(gates, params + blocks->gate, bytes);
+    memset(params + blocks->gate, 0, bytes);
+    memset(grads, 0, grads_count * sizeof *grads);
+    *what = NULL;
+    status = pass(context, 0, logits, NULL, NULL);
+    if (status == DEA_OK) status = pass(context, 1, logits + logits_count, grads, dcog);
+    if (status == DEA_OK) {
+        if (memcmp(logits, logits + logits_count, logits_count * sizeof *logits))
+            *what = "logits with every gate at 0 differ from the base's";
+        else
+            *what = dea__meta_leak(blocks, grads, dcog, dcog_count);
+        if (*what) status = DEA_ERR_ISOLATION;
+    }
+    memcpy(params + blocks->gate, gates, bytes);
+    return status;
 }
 
 /* ==== 11. Optimiser, schedules, oracle helpers ==================================================================== */

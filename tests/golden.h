@@ -388,6 +388,8 @@ static inline void golden_check_attention(const golden_file *f, dea_path forward
     golden_attention_free(&c);
 }
 
+#include "golden_meta.h"
+
 /* ---- kinds of cases -------------------------------------------------------------------------------------------------- */
 typedef struct golden_kind {
     const char *name;
@@ -398,6 +400,10 @@ typedef struct golden_kind {
 
 static const golden_kind golden_kinds[] = {
     {"attention", 1, golden_is_attention, golden_check_attention},
+    {"meta encoder", 0, golden_is_meta_encoder, golden_check_meta},
+    {"meta block", 0, golden_is_meta_block, golden_check_meta},
+    {"meta confidence", 0, golden_is_meta_confidence, golden_check_meta},
+    {"meta two passes", 0, golden_is_meta_two_pass, golden_check_meta},
 };
 
 static inline const golden_kind *golden_kind_of(const golden_file *f) {

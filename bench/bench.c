@@ -1,0 +1,391 @@
+/* How fast dea.h is on this machine: every figure beside the peak of fused multiply-adds measured next to it, and only after
+ * the result has matched the plain path. A pass is timed several times and the fastest counts: other programs on the machine
+ * can only slow it down. See --help. */
+#define _POSIX_C_SOURCE 200809L
+#define DEA_STATIC
+#define DEA_IMPLEMENTATION
+#include "../dea.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Wall time; or with one thread the time this thread had the processor, which other programs disturb less. */
+static int wall;
+static double now(void) {
+    struct timespec t;
+    clock_gettime(wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *allocate(size_t bytes) {
+    void *p = NULL;
+    if (posix_memalign(&p, DEA_ALIGNMENT, bytes ? bytes : 1)) {
+        fprintf(stderr, "bench: out of memory (%zu bytes)\n", bytes);
+        exit(1);
+    }
+    memset(p, 0, bytes);
+    return p;
+}
+
+static float *reals(size_t count) { return (float *)allocate(count * sizeof(float)); }
+
+static uint64_t drawn;
+static float *gauss(size_t count, double scale) {
+    float *x = reals(count);
+    for (size_t i = 0; i < count; i++) x[i] = (float)(scale * dea__normal(42, drawn++));
+    return x;
+}
+
+/* ---- the peak: ten independent chains of multiply-adds; the empty asm keeps the compiler from merging them */
+#if DEA__X86
+__attribute__((target("avx512f"), optimize("unroll-loops"))) static double peak_avx512(long n) {
+    typedef float v __attribute__((vector_size(64)));
+    const v x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f};
+    v c0 = y, c1 = y, c2 = y, c3 = y, c4 = y, c5 = y, c6 = y, c7 = y, c8 = y, c9 = y;
+    const double t = now();
+#    define STEP(c)                                                                                                           \
+        c = (v)_mm512_fmadd_ps((__m512)c, (__m512)x, (__m512)y);                                                              \
+        __asm__ volatile("" : "+v"(c));
+    for (long k = 0; k < n; k++) { STEP(c0) STEP(c1) STEP(c2) STEP(c3) STEP(c4) STEP(c5) STEP(c6) STEP(c7) STEP(c8) STEP(c9) }
+#    undef STEP
+    return (double)n * 320 / (now() - t) / 1e9;
+}
+__attribute__((target("avx2,fma"))) static double peak_avx2(long n) {
+    typedef float v __attribute__((vector_size(32)));
+    const v x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f};
+    v c0 = y, c1 = y, c2 = y, c3 = y, c4 = y, c5 = y, c6 = y, c7 = y, c8 = y, c9 = y;
+    const double t = now();
+#    define STEP(c)                                                                                                           \
+        c = (v)_mm256_fmadd_ps((__m256)c, (__m256)x, (__m256)y);                                                              \
+        __asm__ volatile("" : "+v"(c));
+    for (long k = 0; k < n; k++) { STEP(c0) STEP(c1) STEP(c2) STEP(c3) STEP(c4) STEP(c5) STEP(c6) STEP(c7) STEP(c8) STEP(c9) }
+#    undef STEP
+    return (double)n * 160 / (now() - t) / 1e9;
+}
+#endif
+/* A multiplication and an addition in the baseline: four lanes, no fused instruction taken for granted. */
+static double peak_baseline(long n) {
+    typedef float v __attribute__((vector_size(16)));
+    const v x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f, 0.001f, 0.001f, 0.001f};
+    v c0 = y, c1 = y, c2 = y, c3 = y, c4 = y, c5 = y, c6 = y, c7 = y, c8 = y, c9 = y;
+    const double t = now();
+#define STEP(c)                                                                                                               \
+    c = c * x + y;                                                                                                            \
+    __asm__ volatile("" : "+x"(c));
+#if DEA__X86
+    for (long k = 0; k < n; k++) { STEP(c0) STEP(c1) STEP(c2) STEP(c3) STEP(c4) STEP(c5) STEP(c6) STEP(c7) STEP(c8) STEP(c9) }
+#else
+    for (long k = 0; k < n; k++) c0 = c0 * x + y, c1 = c1 * x + y, c2 = c2 * x + y, c3 = c3 * x + y;
+    if (c0[0] + c1[0] + c2[0] + c3[0] + c4[0] + c5[0] + c6[0] + c7[0] + c8[0] + c9[0] == 12345) puts("");
+#endif
+#undef STEP
+    return (double)n * 80 / (now() - t) / 1e9;
+}
+static double peak(dea_isa isa) {
+    double best = 0;
+    for (int i = 0; i < 3; i++) {
+#if DEA__X86
+        const double p = isa == DEA_ISA_AVX512 ? peak_avx512(20000) : isa == DEA_ISA_AVX2 ? peak_avx2(20000) : peak_baseline(20000);
+#else
+        const double p = peak_baseline(20000);
+#endif
+        if (p > best) best = p;
+    }
+    return best;
+}
+
+/* ---- options and rows */
+static int quick, only_head_dim, only_seq;
+static double budget = 1.2; /* seconds a figure */
+static dea_isa isa;
+static const char *isa_name;
+static cJSON *rows;
+
+static void report(const char *name, int threads, int seq, int head_dim, const char *pass, double seconds, double flop,
+                   double best_peak, size_t bytes) {
+    const double gflops = flop / seconds / 1e9, fraction = gflops / best_peak / threads;
+    printf("%-22s %2d  %6d %4d  %-17s %11.1f %8.1f %6.1f%% %12zu\n", name, threads, seq, head_dim, pass, seconds * 1e6, gflops,
+           fraction * 100, bytes);
+    fflush(stdout);
+    cJSON *row = cJSON_CreateObject();
+    cJSON_AddStringToObject(row, "name", name);
+    cJSON_AddStringToObject(row, "isa", isa_name);
+    cJSON_AddNumberToObject(row, "threads", threads);
+    cJSON_AddNumberToObject(row, "T", seq);
+    cJSON_AddNumberToObject(row, "head_dim", head_dim);
+    cJSON_AddStringToObject(row, "pass", pass);
+    cJSON_AddNumberToObject(row, "us_per_head", seconds * 1e6);
+    cJSON_AddNumberToObject(row, "gflops", gflops);
+    cJSON_AddNumberToObject(row, "fraction_of_peak", fraction);
+    cJSON_AddNumberToObject(row, "workspace_bytes", (double)bytes);
+    cJSON_AddItemToArray(rows, row);
+}
+
+static void *run_worker(void *argument) {
+    void **a = (void **)argument;
+    ((dea_task *)(uintptr_t)a[0])(a[1], (int)(intptr_t)a[2]);
+    return NULL;
+}
+static void run_threads(void *user, int count, dea_task *task, void *context) {
+    pthread_t threads[64];
+    void *arguments[64][3];
+    (void)user;
+    for (int i = 1; i < count; i++) {
+        arguments[i][0] = (void *)(uintptr_t)task, arguments[i][1] = context, arguments[i][2] = (void *)(intptr_t)i;
+        if (pthread_create(&threads[i], NULL, run_worker, arguments[i])) exit(1);
+    }
+    task(context, 0);
+    for (int i = 1; i < count; i++) pthread_join(threads[i], NULL);
+}
+
+typedef struct problem {
+    dea_attention a;
+    float *o, *saved, *d_o;
+    dea_gradients g;
+    void *workspace;
+    size_t bytes, forward_bytes, backward_bytes;
+    dea_gate gate;
+    int heads;
+} problem;
+
+static problem draw(int heads, int seq, int d, int threads) {
+    problem p;
+    memset(&p, 0, sizeof p);
+    p.heads = heads;
+    p.a = dea_attention_init(1, heads, seq, d);
+    const size_t n = (size_t)heads * (size_t)seq * (size_t)d, w = (size_t)heads * (size_t)d * (size_t)d;
+    p.a.q = gauss(n, 1), p.a.k = gauss(n, 1), p.a.v = gauss(n, 1), p.a.w_rel = gauss(w, 1 / sqrt(d));
+    p.a.w_gate = gauss((size_t)heads * (size_t)(2 * d + 2), sqrt(2.0 / (2 * d + 3))), p.a.c_gate = gauss((size_t)heads, 0.1);
+    p.a.isa = isa;
+    p.a.threads.count = threads, p.a.threads.run = threads > 1 ? run_threads : NULL;
+    p.d_o = gauss(n, 1), p.o = reals(n), p.saved = reals(dea_saved_count(&p.a));
+    p.g.dq = reals(n), p.g.dk = reals(n), p.g.dv = reals(n), p.g.dw_rel = reals(w);
+    p.g.dw_gate = reals((size_t)heads * (size_t)(2 * d + 2)), p.g.dc_gate = reals((size_t)heads);
+    p.gate = dea_gate_init();
+    return p;
+}
+
+static void size_workspace(problem *p) {
+    free(p->workspace);
+    p->forward_bytes = dea_forward_workspace(&p->a), p->backward_bytes = dea_backward_workspace(&p->a);
+    p->bytes = p->forward_bytes > p->backward_bytes ? p->forward_bytes : p->backward_bytes;
+    if (p->a.label_block_count) {
+        const size_t gate = dea_gate_loss_workspace(&p->a, &p->gate);
+        if (gate > p->bytes) p->bytes = gate;
+    }
+    if (!p->bytes) fprintf(stderr, "bench: this instruction set is not there\n"), exit(1);
+    p->workspace = allocate(p->bytes);
+}
+
+static void drop(problem *p) {
+    const void *all[] = {p->a.q, p->a.k, p->a.v, p->a.w_rel, p->a.w_gate, p->a.c_gate, p->d_o, p->o, p->saved, p->g.dq, p->g.dk,
+                         p->g.dv, p->g.dw_rel, p->g.dw_gate, p->g.dc_gate, p->workspace};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free((void *)(uintptr_t)all[i]);
+}
+
+static void must(dea_status status) {
+    if (status != DEA_OK) fprintf(stderr, "bench: %s\n", dea_status_string(status)), exit(1);
+}
+static void forward(problem *p) { must(dea_forward(&p->a, p->o, p->saved, p->workspace, p->bytes)); }
+static void backward(problem *p) { must(dea_backward(&p->a, p->o, p->saved, p->d_o, &p->g, p->workspace, p->bytes)); }
+static void gate_loss(problem *p) {
+    dea_gate_result r;
+    must(dea_gate_loss(&p->a, &p->gate, p->saved, &p->g, &r, p->workspace, p->bytes));
+}
+
+/* The first 16 queries of head 0 on the plain path must agree: o and dq of a row do not depend on other rows. */
+static void check(const problem *p) {
+    problem s = *p;
+    const int d = p->a.head_dim, count = p->a.seq_q < 16 ? p->a.seq_q : 16;
+    const size_t n = (size_t)count * (size_t)d;
+    s.a.heads = 1, s.a.seq_q = count, s.a.path = DEA_PATH_PLAIN, s.a.isa = DEA_ISA_AUTO, s.a.threads.count = 1;
+    s.a.label_blocks = NULL, s.a.label_block_count = 0, s.a.gamma = 0;
+    s.o = reals(n), s.saved = reals(4 * (size_t)count), s.workspace = NULL;
+    memset(&s.g, 0, sizeof s.g);
+    s.g.dq = reals(n);
+    size_workspace(&s);
+    forward(&s);
+    backward(&s);
+    double error = 0, scale = 0;
+    for (size_t i = 0; i < n; i++) {
+        error = fmax(error, fabs((double)s.o[i] - (double)p->o[i])), scale = fmax(scale, fabs((double)s.o[i]));
+        const double e = fabs((double)s.g.dq[i] - (double)p->g.dq[i]);
+        if (!(e < 1e-3 * 10)) error = INFINITY;
+    }
+    if (!(error <= 1e-3 * scale)) fprintf(stderr, "bench: wrong result at T %d, head_dim %d\n", p->a.seq_k, d), exit(1);
+    free(s.o), free(s.saved), free(s.g.dq), free(s.workspace);
+}
+
+/* Fastest of as many runs as fit the budget, at least three; the best peak seen around them in *best_peak. */
+static double fastest(problem *p, void (*run)(problem *), double *best_peak) {
+    double best = 1e30, spent = 0;
+    run(p);
+    for (int i = 0; i < 3 || spent < budget; i++) {
+        const double pk = peak(isa), t = now();
+        run(p);
+        const double e = now() - t;
+        spent += e;
+        if (e < best) best = e;
+        if (pk > *best_peak) *best_peak = pk;
+    }
+    return best / p->heads;
+}
+
+static void attention(const char *name, int heads, int seq, int d, int threads, int causal, int labelled) {
+    problem p = draw(heads, seq, d, threads);
+    dea_label_block block = {0, 0, (int)(seq * 0.3163), 0, (int)(seq * 0.3163), 0.9f}; /* a tenth of the cells */
+    int *targets = (int *)allocate((size_t)seq * sizeof(int));
+    if (labelled) {
+        p.a.label_blocks = &block, p.a.label_block_count = 1, p.a.gamma = 0.5f;
+        for (int i = 0; i < seq; i++) targets[i] = i < block.q_end ? i : -1;
+        p.gate.targets = targets;
+    }
+    p.a.causal = causal;
+    size_workspace(&p);
+    forward(&p);
+    backward(&p);
+    if (!causal && !labelled) check(&p);
+    const double t = seq, cells = causal ? t * (t + 1) / 2 : t * t, dd = d;
+    double pk = 0;
+    wall = threads > 1;
+    const double f = fastest(&p, forward, &pk), b = fastest(&p, backward, &pk);
+    const double ff = 6 * cells * dd + 2 * t * dd * dd, fb = 16 * cells * dd + 6 * t * dd * dd;
+    report(name, threads, seq, d, "forward", f, ff, pk, p.forward_bytes);
+    report(name, threads, seq, d, "backward", b, fb, pk, p.backward_bytes);
+    double g = 0;
+    if (labelled) {
+        g = fastest(&p, gate_loss, &pk);
+        report(name, threads, seq, d, "gate loss", g, 4 * cells * dd, pk, dea_gate_loss_workspace(&p.a, &p.gate));
+    }
+    report(name, threads, seq, d, labelled ? "training step" : "forward+backward", f + b + g, ff + fb, pk, p.bytes);
+    free(targets);
+    drop(&p);
+    wall = 0;
+}
+
+static void plain(int heads, int seq, int d) {
+    problem p = draw(heads, seq, d, 1);
+    p.a.path = DEA_PATH_PLAIN, p.a.isa = DEA_ISA_AUTO;
+    size_workspace(&p);
+    double pk = 0;
+    const double t = seq, dd = d, f = fastest(&p, forward, &pk), b = fastest(&p, backward, &pk);
+    report("plain path", 1, seq, d, "forward", f, 6 * t * t * dd + 2 * t * dd * dd, pk, p.forward_bytes);
+    report("plain path", 1, seq, d, "backward", b, 16 * t * t * dd + 6 * t * dd * dd, pk, p.backward_bytes);
+    drop(&p);
+}
+
+/* The packed product, and beside it whatever dea.h was built with (OpenBLAS). */
+static void products(int n, int transpose_b) {
+    const size_t count = (size_t)n * (size_t)n;
+    float *a = gauss(count, 1), *b = gauss(count, 1), *c = reals(count), *e = reals(count);
+    const dea__isa_table set = dea__select(isa);
+    const char *name = transpose_b ? "product, b transposed" : "product";
+    double ours = 1e30, blas = 1e30, pk = 0, spent = 0;
+    for (int i = 0; i < 3 || spent < budget; i++) {
+        pk = fmax(pk, peak(isa));
+        double t = now();
+        set.gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, c, n);
+        ours = fmin(ours, now() - t), spent += now() - t, t = now();
+        dea__gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, e, n, NULL);
+        blas = fmin(blas, now() - t);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)c[i] - (double)e[i]) < 1e-3 * sqrt(n))) fprintf(stderr, "bench: wrong product\n"), exit(1);
+    report(name, 1, n, n, "packed", ours, 2.0 * n * n * n, pk, 0);
+    report(name, 1, n, n, "cblas", blas, 2.0 * n * n * n, pk, 0);
+    free(a), free(b), free(c), free(e);
+}
+
+static int plot(const char *path) {
+    FILE *g = popen("gnuplot", "w");
+    if (!g) return 1;
+    fprintf(g,
+            "set term pngcairo size 1200,500\nset output '%s'\nset multiplot layout 1,2\nset logscale xy 2\n"
+            "set xlabel 'T'\nset key left top\nset ylabel 'GFLOP/s'\nplot '-' w lp t 'forward', '-' w lp t 'forward+backward'\n",
+            path);
+    const char *passes[] = {"forward", "forward+backward"};
+    for (int k = 0; k < 4; k++) {
+        if (k == 2)
+            fprintf(g, "set ylabel 'bytes'\nset logscale y 10\nplot '-' w lp t 'workspace, forward+backward', '-' w l t 'one T x T map'\n");
+        cJSON *r;
+        cJSON_ArrayForEach(r, rows) {
+            const double t = cJSON_GetObjectItem(r, "T")->valuedouble;
+            if (strcmp(cJSON_GetObjectItem(r, "name")->valuestring, "attention") ||
+                cJSON_GetObjectItem(r, "threads")->valueint != 1 || cJSON_GetObjectItem(r, "head_dim")->valueint != 64 ||
+                strcmp(cJSON_GetObjectItem(r, "pass")->valuestring, passes[k < 2 ? k : 1]))
+                continue;
+            fprintf(g, "%g %g\n", t, k < 2 ? cJSON_GetObjectItem(r, "gflops")->valuedouble
+                                     : k == 2 ? cJSON_GetObjectItem(r, "workspace_bytes")->valuedouble : 4 * t * t);
+        }
+        fprintf(g, "e\n");
+    }
+    return pclose(g) != 0;
+}
+
+int main(int argc, char **argv) {
+    static const struct option options[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'v'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
+                                            {"plot", 1, 0, 'p'}, {"isa", 1, 0, 'i'}, {"seq", 1, 0, 't'}, {"head-dim", 1, 0, 'd'},
+                                            {0, 0, 0, 0}};
+    const char *json = NULL, *picture = NULL, *wanted = getenv("DEA_FORCE_ISA");
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == 'h') {
+            puts("usage: bench [--quick] [--isa baseline|avx2|avx512] [--seq T] [--head-dim D] [--json FILE] [--plot FILE.png]\n"
+                 "Times dea.h's attention beside the peak of fused multiply-adds: microseconds a head (8 heads a pass, fewer\n"
+                 "when long), useful GFLOP/s, share of the peak, workspace. --quick takes under 20 seconds.\n"
+                 "The variable DEA_FORCE_ISA does what --isa does.");
+            return 0;
+        }
+        if (c == 'v') return puts("bench " DEA_VERSION), 0;
+        if (c == 'q') quick = 1, budget = 0.15;
+        else if (c == 'j') json = optarg;
+        else if (c == 'p') picture = optarg;
+        else if (c == 'i') wanted = optarg;
+        else if (c == 't') only_seq = atoi(optarg);
+        else if (c == 'd') only_head_dim = atoi(optarg);
+        else return 2;
+    }
+    isa = dea__select(DEA_ISA_AVX512).slice ? DEA_ISA_AVX512 : dea__select(DEA_ISA_AVX2).slice ? DEA_ISA_AVX2 : DEA_ISA_BASELINE;
+    if (wanted) {
+        isa = !strcmp(wanted, "avx512") ? DEA_ISA_AVX512 : !strcmp(wanted, "avx2") ? DEA_ISA_AVX2 : DEA_ISA_BASELINE;
+        if (isa == DEA_ISA_BASELINE && strcmp(wanted, "baseline")) return fprintf(stderr, "bench: unknown set %s\n", wanted), 2;
+        if (!dea__select(isa).slice) return fprintf(stderr, "bench: this CPU has no %s\n", wanted), 1;
+    }
+    isa_name = isa == DEA_ISA_AVX512 ? "avx512" : isa == DEA_ISA_AVX2 ? "avx2" : "baseline";
+    rows = cJSON_CreateArray();
+    printf("%s, peak of multiply-adds %.1f GFLOP/s\n", isa_name, peak(isa));
+    printf("%-22s %2s  %6s %4s  %-17s %11s %8s %7s %12s\n", "", "th", "T", "d", "pass", "us/head", "GFLOP/s", "of peak", "workspace");
+    const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    static const int seqs[] = {16, 64, 256, 1024, 2048, 4096, 8192, 16384}, dims[] = {64, 32, 80, 128};
+    for (int e = 0; e < 4; e++)
+        for (int i = 0; i < 8; i++) {
+            const int seq = seqs[i], d = dims[e], heads = seq <= 1024 ? 8 : 1;
+            if ((only_seq && seq != only_seq) || (only_head_dim && d != only_head_dim)) continue;
+            if (!only_seq && (e ? seq != 256 : quick ? seq > 2048 : 0)) continue;
+            attention("attention", heads, seq, d, 1, 0, 0);
+            if (e || seq < 256 || seq > 2048) continue;
+            attention("causal", heads, seq, d, 1, 1, 0);
+            attention("labelled", heads, seq, d, 1, 0, 1);
+            if (cores > 1) attention("attention", heads, seq, d, cores < 64 ? cores : 64, 0, 0);
+            if (cores > 1 && seq >= 1024) attention("one head", 1, seq, d, cores < 64 ? cores : 64, 0, 0);
+            if (seq <= 1024) plain(heads, seq, d);
+        }
+    if (!only_seq && !only_head_dim) products(512, 0), products(512, 1);
+    int failed = 0;
+    if (json) {
+        char *text = cJSON_Print(rows);
+        FILE *f = fopen(json, "w");
+        failed = !f || fputs(text, f) < 0 || fputc('\n', f) < 0;
+        if (f && fclose(f)) failed = 1;
+        if (failed) fprintf(stderr, "bench: %s: %s\n", json, strerror(errno));
+        free(text);
+    }
+    if (picture && plot(picture)) failed = 1, fprintf(stderr, "bench: gnuplot failed\n");
+    cJSON_Delete(rows);
+    return failed;
+}

@@ -1,0 +1,3 @@
+/* The fast path in float. */
+#define FAST_FLOAT
+#include "test_fast.c"
