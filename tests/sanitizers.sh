@@ -1,7 +1,7 @@
 #!/bin/sh
 # The suites of dea.h under the address and undefined-behaviour sanitizers, those with threads under the thread sanitizer, and
 # the smallest under valgrind.
-# usage: sanitizers.sh [SUITE...]      default: all test_*.c that need nothing but dea.h; environment: CC
+# usage: sanitizers.sh [SUITE...]      such as test_gate; default: all that need nothing but dea.h; environment: CC
 # What is not installed is reported as not run. Exit 1 if anything failed.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.." || exit 2
 out=build/sanitizers
 mkdir -p "$out"
 if [ $# -eq 0 ]; then
-    for file in $(grep -lE '^#( *)define DEA_IMPLEMENTATION' tests/test_*.c); do
-        set -- "$@" "$(basename "$file" .c)"
+    for file in $(grep -lE '^#( *)define DEA_IMPLEMENTATION|^#include "test_' tests/test_*.c); do
+        grep -q '^#include "[a-z]*/' "$file" || set -- "$@" "$(basename "$file" .c)" # those with examples in them need more
     done
 fi
 export OPENBLAS_NUM_THREADS=1
@@ -49,7 +49,7 @@ else
     skipped=$((skipped + 1))
 fi
 
-threaded=$(for suite in "$@"; do grep -q thread_hooks.h "tests/$suite.c" && echo "$suite"; done)
+threaded=$(for suite in "$@"; do if grep -q thread_hooks.h "tests/$suite.c"; then echo "$suite"; fi; done)
 if usable -fsanitize=thread -pthread; then
     for suite in $threaded; do
         compile "$suite" "$out/$suite.tsan" -O1 -fsanitize=thread \
