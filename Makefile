@@ -117,6 +117,15 @@ $(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h tests/golden_meta.h $(w
 $(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
 
+bench-meta: $(BUILD)/meta_bench ## a meta-attention block against the FMA peak of one core
+	$(BUILD)/meta_bench
+
+$(BUILD)/meta_bench: bench/meta_bench.c dea.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_NO_BLAS $(LDFLAGS) $< -lm -o $@
+
+.PHONY: bench-meta
+
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
 	CC="$(CC)" tests/mutate.sh
 
