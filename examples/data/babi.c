@@ -314,7 +314,8 @@ static const char *const containers[CONTAINERS] = {"box",    "chest", "suitcase"
 static const char *const describe18[] = {
     "one fact and a question on it",
     "three facts on six things; a question on one of them",
-    "a chain of two facts with 0-2 more facts; one- and two-step questions",
+    "a chain of three facts on four things, a question on the inner two; counts tell nothing from here on",
+    "a chain of four facts on five things, one- and two-step questions on the inner three",
     "the full story: 5-8 facts, a two-step question; counting who is bigger how often tells nothing",
 };
 
@@ -346,13 +347,13 @@ static int between(rng *r, int lo, int hi) {
     return lo + (int)rng_below(r, (uint32_t)(hi - lo + 1));
 }
 
-/* Any new fact that keeps clear of the asked things: both of them (clear = 2), or of the pair itself only (clear = 1). */
-static void tell_other(rng *r, sizes *z, int large, int small, int clear) {
+/* Any new fact that touches neither of the asked things. */
+static void tell_other(rng *r, sizes *z, int large, int small) {
     for (;;) {
         int i = (int)rng_below(r, (uint32_t)z->n), j = (int)rng_below(r, (uint32_t)z->n);
         if (i >= j) continue;
         int touches = (i == large || i == small) + (j == large || j == small);
-        if (touches < (clear == 2 ? 1 : 2) && tell(z, i, j)) return;
+        if (!touches && tell(z, i, j)) return;
     }
 }
 
@@ -380,7 +381,7 @@ static void tell_full(rng *r, sizes *z, int *large, int *small) {
             extra = extra &&
                     (against ? other > *small && tell(z, *small, other) : other < *small && tell(z, other, *small));
     } while (!extra);
-    while (z->facts < total) tell_other(r, z, *large, *small, 2);
+    while (z->facts < total) tell_other(r, z, *large, *small);
 }
 
 static int tell_stage(int stage, rng *r, sizes *z, int *large, int *small) {
@@ -392,17 +393,12 @@ static int tell_stage(int stage, rng *r, sizes *z, int *large, int *small) {
     } else if (stage == 2) { /* three pairs of neighbours, the first one is asked about; no order between the pairs */
         z->n = 6;
         for (int i = 0; i < 6; i += 2) tell(z, i, i + 1);
-    } else if (stage == 3) {
-        z->n = 5;
-        int chain[3] = {between(r, 0, 2), 0, 0}, more = (int)rng_below(r, 3);
-        chain[1] = between(r, chain[0] + 1, 3);
-        chain[2] = between(r, chain[1] + 1, 4);
-        tell(z, chain[0], chain[1]);
-        tell(z, chain[1], chain[2]);
-        while (more--) tell_other(r, z, chain[0], chain[2], 1);
-        steps = 1 + rng_coin(r);
-        int from = steps == 2 ? 0 : rng_coin(r);
-        *large = chain[from], *small = chain[from + steps];
+    } else if (stage <= 4) { /* whoever is asked about is told to be bigger once and smaller once */
+        z->n = stage + 1;
+        for (int i = 0; i < stage; i++) tell(z, i, i + 1);
+        steps = stage == 3 ? 1 : 1 + rng_coin(r);
+        *large = stage == 3 || steps == 2 ? 1 : between(r, 1, 2);
+        *small = *large + steps;
     } else {
         steps = 2;
         tell_full(r, z, large, small);

@@ -7,6 +7,7 @@
 
 #include "data/generator.h"
 #include "data/knowledge.h"
+#include "data/more.h"
 #include "data/wordlists.h"
 
 /* Rows for train, dev and test; half of them true. */
@@ -24,7 +25,7 @@ static const quota isa = {"isa", {2000, 200, 200}}, partof = {"partof", {800, 80
 
 build_options build_defaults(void) {
     return (build_options){
-        42, 1, "/usr/share/wordnet", "/usr/share/dict/scowl", "/usr/share/misc/countries.gz", "/usr/share/kgeography"};
+        42, 1, 0, "/usr/share/wordnet", "/usr/share/dict/scowl", "/usr/share/misc/countries.gz", "/usr/share/kgeography"};
 }
 
 /* ---- a set of 64-bit hashes, so that no row comes twice */
@@ -157,6 +158,7 @@ static int word_sources(const build_options *o, rows *out, build_notes *notes, b
         if (!status && progress && progress(context, sources[i].q->source, out->count))
             status = text_fail(error, "stopped");
     }
+    if (!status && o->more) status = more_rows(&w, o->seed, out, out, error);
     wordnet_free(&w);
     string_map_free(&common);
     return status;

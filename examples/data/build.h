@@ -10,6 +10,7 @@
 typedef struct build_options {
     uint64_t seed;
     uint32_t scale;                                       /* 1 ..: multiplies the generated sources */
+    int more;                                             /* isa, partof: further train rows, see more.h */
     const char *wordnet, *scowl, *countries, *kgeography; /* where the packages' files lie */
 } build_options;
 

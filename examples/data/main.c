@@ -28,6 +28,7 @@ static const char help[] =
     "      -o, --out FILE         where to (default data.tsv; - for standard output)\n"
     "      -s, --seed N           same seed, same bytes (default 42)\n"
     "      -k, --scale N          multiply the generated sources babi16, babi17, babi18, kinship (default 1)\n"
+    "          --more             isa, partof: further training rows from rarer words; dev and test stay as they are\n"
     "          --wordnet DIR      package wordnet-base      (default /usr/share/wordnet)\n"
     "          --scowl DIR        package scowl             (default /usr/share/dict/scowl)\n"
     "          --countries FILE   package miscfiles         (default /usr/share/misc/countries.gz)\n"
@@ -83,6 +84,7 @@ static int parse(const char *name, const char *text, uint64_t lo, uint64_t hi, u
 static int read_options(int argc, char **argv, const char *allowed, options *o) {
     static const struct option all[] = {
         {"out", required_argument, NULL, 'o'},       {"seed", required_argument, NULL, 's'},
+        {"more", no_argument, NULL, 'M'},
         {"scale", required_argument, NULL, 'k'},     {"count", required_argument, NULL, 'n'},
         {"wordnet", required_argument, NULL, 'W'},   {"scowl", required_argument, NULL, 'S'},
         {"countries", required_argument, NULL, 'C'}, {"kgeography", required_argument, NULL, 'K'},
@@ -127,6 +129,9 @@ static int read_options(int argc, char **argv, const char *allowed, options *o) 
             break;
         case 's':
             if (parse("seed", optarg, 0, UINT64_MAX, &o->build.seed)) return USAGE;
+            break;
+        case 'M':
+            o->build.more = 1;
             break;
         case 'k':
             if (parse("scale", optarg, 1, 10000, &v)) return USAGE;
@@ -221,7 +226,7 @@ static int build(int argc, char **argv, options *o) {
     build_notes notes;
     text_error error;
     static check_report report;
-    int status = read_options(argc, argv, "oskWSCK", o);
+    int status = read_options(argc, argv, "oskMWSCK", o);
     if (status) return status;
     if (optind < argc) return usage("\"build\" takes no argument \"%s\"", argv[optind]);
     const char *out = o->out ? o->out : "data.tsv";

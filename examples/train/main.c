@@ -1,0 +1,477 @@
+/* build/train: trains a DEA encoder on premise/hypothesis rows and keeps it. */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/model.h"
+#include "text/plain.h"
+#include "text/row_copy.h"
+#include "train/hardware.h"
+#include "train/report.h"
+#include "train/settings.h"
+#include "train/state.h"
+#include "train/trainer.h"
+
+enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
+
+static const char help[] =
+    "usage: train [OPTIONS]\n"
+    "\n"
+    "Trains an encoder with dual-expert attention in every layer and writes, into the folder --out,\n"
+    "  best.safetensors (highest dev accuracy), last.safetensors, state.safetensors (for --resume).\n"
+    "\n"
+    "  what to train on (without any: fresh stories of the preset's sources)\n"
+    "    -d, --data FILE        rows: TSV from build/data, bAbI, CLUTRR CSV, or label<tab>premise<tab>hypothesis\n"
+    "        --sources LIST     name[@stage][:weight[:mark[:after]]],...  babi16, babi17, babi18, kinship are drawn fresh, in\n"
+    "                           stages. stage: the first; mark: train accuracy that ends one; after: who must be done before\n"
+    "        --stored           take every source from --data as stored, no fresh stories\n"
+    "        --mlm FILE         masked language model on a text file, a paragraph a line, or on the glosses of WordNet's\n"
+    "                           data.noun; alone: nothing else is trained\n"
+    "  how\n"
+    "    -p, --preset NAME      quick, small or paper (default small)\n"
+    "        --steps N, --seed N\n"
+    "        --temperature T    off: the paper's form; a number: one learnt temperature a head that starts there\n"
+    "        --alpha X          the mix of every cell is X in [0, 0.95], no gate; 0: similarity alone\n"
+    "        --no-gate-loss     labels do not train the gate\n"
+    "        --gamma N          labels are mixed into the scores, less and less over N steps; 0: not at all\n"
+    "        --oracle NAME      relation, token, truth, wordpairs, none, or a cache file of alphas\n"
+    "        --set NAME=VALUE   any other value of the configuration screen; may be given again and again\n"
+    "  where from and to\n"
+    "    -o, --out DIR          (default run)\n"
+    "        --init FILE        start from the weights and the vocabulary of a checkpoint\n"
+    "        --resume FILE      go on with a run from its state.safetensors; --steps may be changed, nothing else\n"
+    "        --log FILE         every figure, as JSON lines\n"
+    "    -t, --threads N        (default: the CPUs, at most 4); the result is the same for any number\n"
+    "    -h, --help   -V, --version\n"
+    "\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (Ctrl-C; the state is saved).\n";
+
+typedef struct options {
+    const char *preset, *data, *mlm, *sources, *out, *init, *resume, *log, *oracle;
+    const char *set[64];      /* NAME=VALUE, also those of options that have a name of their own */
+    int sets, stored, threads, no_gate_loss;
+    const char *temperature, *alpha;
+    int changes;              /* an option that a resumed run cannot take was given */
+    const char *change;
+} options;
+
+/* ---- options */
+
+static int usage(const char *format, const char *what) {
+    fprintf(stderr, "train: ");
+    fprintf(stderr, format, what);
+    fprintf(stderr, " (train --help lists the options)\n");
+    return USAGE;
+}
+
+static int fail(const text_error *error) {
+    fprintf(stderr, "train: %s\n", error->message);
+    return FAILED;
+}
+
+enum { SOURCES = 256, STORED, MLM, STEPS, SEED, TEMPERATURE, ALPHA, NO_GATE_LOSS, GAMMA, ORACLE, SET, INIT, RESUME, LOG };
+
+static const struct option long_options[] = {{"data", required_argument, NULL, 'd'},
+                                             {"sources", required_argument, NULL, SOURCES},
+                                             {"stored", no_argument, NULL, STORED},
+                                             {"mlm", required_argument, NULL, MLM},
+                                             {"preset", required_argument, NULL, 'p'},
+                                             {"steps", required_argument, NULL, STEPS},
+                                             {"seed", required_argument, NULL, SEED},
+                                             {"temperature", required_argument, NULL, TEMPERATURE},
+                                             {"alpha", required_argument, NULL, ALPHA},
+                                             {"no-gate-loss", no_argument, NULL, NO_GATE_LOSS},
+                                             {"gamma", required_argument, NULL, GAMMA},
+                                             {"oracle", required_argument, NULL, ORACLE},
+                                             {"set", required_argument, NULL, SET},
+                                             {"out", required_argument, NULL, 'o'},
+                                             {"init", required_argument, NULL, INIT},
+                                             {"resume", required_argument, NULL, RESUME},
+                                             {"log", required_argument, NULL, LOG},
+                                             {"threads", required_argument, NULL, 't'},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {"version", no_argument, NULL, 'V'},
+                                             {NULL, 0, NULL, 0}};
+
+static char assignments[64][160];
+
+/* Keeps "name=value" for settings_set. */
+static int assign(options *o, const char *name, const char *value) {
+    const size_t room = sizeof o->set / sizeof *o->set;
+    if (o->sets == (int)room) return usage("more than 64 values are set; the last is '%s'", name);
+    char *place = assignments[o->sets];
+    const int length = snprintf(place, sizeof assignments[0], "%s%s%s", name, *name ? "=" : "", value);
+    if (length < 0 || (size_t)length >= sizeof assignments[0]) return usage("'%s' is too long", value);
+    if (!strchr(place, '=')) return usage("--set wants NAME=VALUE, not '%s'", value);
+    o->set[o->sets++] = place;
+    return DONE;
+}
+
+static int parse_threads(options *o, const char *value) {
+    char *end;
+    const long count = strtol(value, &end, 10);
+    if (*end || end == value || count < 1 || count > 64) return usage("--threads is '%s'; it must be in 1..64", value);
+    o->threads = (int)count;
+    return DONE;
+}
+
+/* DONE to go on, USAGE, or -1 where help or version was asked for. */
+static int parse_option(options *o, int key, const char *value) {
+    static const char free_to_change[] = {'o', 't', 'h', 'V'};
+    if (!memchr(free_to_change, key, sizeof free_to_change) && key != STEPS && key != RESUME && key != LOG && key != 'd' && key != MLM) {
+        o->changes++;
+        for (const struct option *l = long_options; l->name; l++)
+            if (l->val == key) o->change = l->name;
+    }
+    switch (key) {
+    case 'd': o->data = value; break;
+    case 'p': o->preset = value; break;
+    case 'o': o->out = value; break;
+    case 't': return parse_threads(o, value);
+    case SOURCES: o->sources = value; break;
+    case STORED: o->stored = 1; break;
+    case MLM: o->mlm = value; break;
+    case STEPS: return assign(o, "steps", value);
+    case SEED: return assign(o, "seed", value);
+    case TEMPERATURE: o->temperature = value; break;
+    case ALPHA: o->alpha = value; break;
+    case NO_GATE_LOSS: o->no_gate_loss = 1; break;
+    case GAMMA: return assign(o, "gamma-steps", value);
+    case ORACLE: o->oracle = value; break;
+    case SET: return assign(o, "", value);
+    case INIT: o->init = value; break;
+    case RESUME: o->resume = value; break;
+    case LOG: o->log = value; break;
+    case 'h': fputs(help, stdout); return -1;
+    case 'V': puts("train " DEA_VERSION); return -1;
+    default: fprintf(stderr, "train --help lists the options\n"); return USAGE;
+    }
+    return DONE;
+}
+
+static int parse(options *o, int argc, char **argv) {
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    *o = (options){.preset = "small", .out = "run", .threads = cpus < 1 ? 1 : cpus > TRAINER_LANES ? TRAINER_LANES : (int)cpus};
+    for (int key; (key = getopt_long(argc, argv, "d:p:o:t:hV", long_options, NULL)) != -1;) {
+        const int result = parse_option(o, key, optarg);
+        if (result != DONE) return result;
+    }
+    if (optind < argc) return usage("'%s' is no option", argv[optind]);
+    if (o->resume && o->changes) return usage("--%s cannot be changed when a run is resumed; use --init to start a new one", o->change);
+    if (o->stored && !o->data) return usage("--stored needs %s", "--data FILE");
+    return DONE;
+}
+
+/* ---- what to train on */
+
+typedef struct material {
+    rows stored, text;
+    int has_stored, has_text;
+} material;
+
+static void material_free(material *m) {
+    rows_free(&m->stored);
+    rows_free(&m->text);
+}
+
+static int load_text(rows *text, const char *path, text_error *error) {
+    plain p;
+    const char *paragraph;
+    size_t length;
+    int more;
+    if (plain_open(&p, path, error)) return -1;
+    while ((more = plain_next(&p, &paragraph, &length, error)) > 0) {
+        row r = {"train", "text", "", -1, "", 0, "", paragraph, ""};
+        if (row_copy(&text->strings, &r, &r, error) || rows_add(text, &r, error)) {
+            more = -1;
+            break;
+        }
+    }
+    plain_close(&p);
+    return more < 0 ? -1 : 0;
+}
+
+static int load_material(material *m, const char *data, const char *mlm, text_error *error) {
+    const char *warning = "";
+    *m = (material){.has_stored = data && *data, .has_text = mlm && *mlm};
+    if (m->has_stored && rows_load(&m->stored, data, ROWS_AUTO, &warning, error)) return -1;
+    if (m->has_stored && *warning) fprintf(stderr, "train: %s: %s\n", data, warning);
+    return m->has_text ? load_text(&m->text, mlm, error) : 0;
+}
+
+static int find_plan(const trainer_config *c, const char *name) {
+    for (int i = 0; i < c->plans; i++)
+        if (!strcmp(c->plan[i].name, name)) return i;
+    return -1;
+}
+
+static int add_plan(trainer_config *c, const char *name, feed_kind kind, double weight, text_error *error) {
+    if (c->plans == FEED_SOURCES) return text_fail(error, "the data has more than %d sources; choose some by --sources", FEED_SOURCES);
+    if (strlen(name) >= FEED_NAME) return text_fail(error, "the name of source '%.40s...' is too long", name);
+    feed_plan *plan = &c->plan[c->plans++];
+    *plan = (feed_plan){.kind = kind, .weight = weight, .mark = 0.9};
+    memcpy(plan->name, name, strlen(name) + 1);
+    return 0;
+}
+
+static int in_data(const rows *stored, const char *name) {
+    for (size_t i = 0; i < stored->count; i++)
+        if (!strcmp(stored->row[i].source, name)) return 1;
+    return 0;
+}
+
+/* The preset's sources that the data has, and the data's others; weights of stored sources as the preset says. */
+static int plan_from_data(trainer_config *c, const rows *stored, int keep_fresh, text_error *error) {
+    int kept = 0;
+    for (int i = 0; i < c->plans; i++)
+        if (keep_fresh && in_data(stored, c->plan[i].name)) c->plan[kept++] = c->plan[i];
+    c->plans = kept;
+    for (size_t i = 0; i < stored->count; i++) {
+        const row *r = &stored->row[i];
+        if (find_plan(c, r->source) < 0 && add_plan(c, r->source, FEED_STORED, c->stored_weight, error)) return -1;
+    }
+    for (int i = 0; i < c->plans; i++) /* what waits for a source that is not there need not wait */
+        if (c->plan[i].after[0] && find_plan(c, c->plan[i].after) < 0) c->plan[i].after[0] = 0;
+    return 0;
+}
+
+static int choose_sources(trainer_config *c, const options *o, const material *m, text_error *error) {
+    if (o->sources) {
+        if (settings_sources(c, o->sources, error)) return -1;
+        for (int i = 0; o->stored && i < c->plans; i++)
+            if (c->plan[i].kind == FEED_FRESH) c->plan[i].kind = FEED_STORED;
+    } else if (m->has_stored) {
+        if (plan_from_data(c, &m->stored, !o->stored && strcmp(o->preset, "paper"), error)) return -1;
+    } else if (m->has_text) {
+        c->plans = 0;
+    }
+    if (m->has_text && find_plan(c, "text") < 0 && add_plan(c, "text", FEED_TEXT, 1, error)) return -1;
+    c->model.language_model = find_plan(c, "text") >= 0;
+    return 0;
+}
+
+/* ---- configuration */
+
+static int apply_settings(trainer_config *c, const options *o, text_error *error) {
+    for (int i = 0; i < o->sets; i++) {
+        char name[160];
+        const char *value = strchr(o->set[i], '=') + 1;
+        snprintf(name, sizeof name, "%.*s", (int)(value - 1 - o->set[i]), o->set[i]);
+        if (settings_set(c, name, value, error)) return -1;
+    }
+    if (o->temperature) {
+        c->model.use_temperature = strcmp(o->temperature, "off") != 0;
+        if (c->model.use_temperature && settings_set(c, "temperature", o->temperature, error)) return -1;
+    }
+    if (o->alpha && settings_set(c, "fixed-alpha", o->alpha, error)) return -1;
+    if (o->alpha && c->model.fixed_alpha < 0) return text_fail(error, "--alpha is '%s'; it must be in [0, %g]", o->alpha, DEA_ALPHA_MAX);
+    if (o->no_gate_loss) c->gate_loss = 0;
+    if (o->oracle && strlen(o->oracle) >= TRAINER_ORACLE) return text_fail(error, "--oracle is longer than %d bytes", TRAINER_ORACLE - 1);
+    if (o->oracle) snprintf(c->oracle, sizeof c->oracle, "%s", strcmp(o->oracle, "none") ? o->oracle : "");
+    if (c->model.fixed_alpha >= 0) c->oracle[0] = 0;
+    if (c->batch_rows == 0 && c->batch_tokens == 0) return text_fail(error, "batch-rows and batch-tokens are both 0; set one");
+    return 0;
+}
+
+/* Labels that tell the answer must not be mixed into the scores, unless the user insists. */
+static void guard_gamma(trainer_config *c, const options *o) {
+    labeller labels;
+    text_error ignored;
+    if (!c->oracle[0] || c->gamma_steps == 0 || labeller_open(&labels, c->oracle, c->seed, &ignored)) return;
+    const int tells = labeller_tells_answer(&labels);
+    labeller_close(&labels);
+    if (!tells) return;
+    for (int i = 0; i < o->sets; i++)
+        if (!strncmp(o->set[i], "gamma-steps=", 12)) {
+            printf("note: the oracle %s tells the answer, and gamma mixes it into the scores: train accuracy will mean little\n", c->oracle);
+            return;
+        }
+    printf("note: the oracle %s tells the answer, so gamma is 0: labels train the gate and nothing else\n", c->oracle);
+    c->gamma_steps = 0;
+}
+
+/* ---- the folder */
+
+static int make_folder(const char *path, text_error *error) {
+    char probe[4096];
+    if (mkdir(path, 0777) && errno != EEXIST) return text_fail(error, "%s: %s; give --out a folder that can be made", path, strerror(errno));
+    if (snprintf(probe, sizeof probe - 64, "%s/.train-probe", path) >= (int)sizeof probe - 64) return text_fail(error, "--out is too long");
+    FILE *file = fopen(probe, "w");
+    if (!file) return text_fail(error, "%s: %s; give --out a folder that can be written", path, strerror(errno));
+    fclose(file);
+    remove(probe);
+    return 0;
+}
+
+static const char *in_folder(char out[4200], const char *folder, const char *name) {
+    snprintf(out, 4200, "%s/%s", folder, name);
+    return out;
+}
+
+/* ---- a run */
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number) { stop_signal = number; }
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+typedef struct run {
+    options o;
+    trainer t;
+    report r;
+    char preset[32];
+    const char *data, *mlm;
+} run;
+
+static int save(const run *x, int best, text_error *error) {
+    char path[4200];
+    if (best && state_save_weights(&x->t, in_folder(path, x->o.out, "best.safetensors"), x->preset, error)) return -1;
+    if (state_save_weights(&x->t, in_folder(path, x->o.out, "last.safetensors"), x->preset, error)) return -1;
+    return state_save(&x->t, in_folder(path, x->o.out, "state.safetensors"), x->preset, x->data, x->mlm, error);
+}
+
+static int evaluate_and_save(run *x, trainer_eval_report *eval, text_error *error) {
+    if (trainer_evaluate(&x->t, eval, error)) return -1;
+    report_eval(&x->r, eval);
+    return save(x, eval->better || eval->sources == 0, error);
+}
+
+/* Exit code. */
+static int train(run *x, text_error *error) {
+    trainer *t = &x->t;
+    const trainer_config *c = &t->config;
+    while (t->step < c->steps && !stop_signal) {
+        trainer_step_report step;
+        trainer_eval_report eval;
+        if (trainer_step(t, &step, error)) return FAILED;
+        report_step(&x->r, &step);
+        if (t->step % c->eval_every != 0 && t->step != c->steps) continue;
+        if (evaluate_and_save(x, &eval, error)) return FAILED;
+        if (eval.exhausted) {
+            report_end(&x->r, "stopped early: dev accuracy has not risen for a while,");
+            return DONE;
+        }
+    }
+    if (t->step < c->steps) {
+        if (save(x, 0, error)) return FAILED;
+        report_end(&x->r, "interrupted, state saved");
+        return INTERRUPTED;
+    }
+    report_end(&x->r, "done");
+    return DONE;
+}
+
+/* The weights of another run, over a fresh start: what both have by name and shape. */
+static int load_weights(trainer *t, const char *path, text_error *error) {
+    const checkpoint_part weights = {"", &t->e->table, t->params};
+    checkpoint *c = checkpoint_open(path, NULL, error);
+    if (!c) return -1;
+    const int read = checkpoint_read(c, &weights, 1, CHECKPOINT_EXTRA_OK | CHECKPOINT_MISSING_OK, error);
+    checkpoint_close(c);
+    if (read == 0) return text_fail(error, "%s: none of its tensors has a place in this model", path);
+    return read < 0 ? -1 : 0;
+}
+
+/* The layers' sizes and the vocabulary come from the checkpoint, the heads and dropout from this run. */
+static tokenizer *take_model(trainer_config *c, const char *path, text_error *error) {
+    model m;
+    if (model_load(&m, path, error)) return NULL;
+    const encoder_config own = c->model;
+    c->model = m.encoder->config;
+    c->model.classes = own.classes;
+    c->model.language_model = own.language_model;
+    c->model.dropout = own.dropout;
+    c->model.fixed_alpha = own.fixed_alpha;
+    tokenizer *vocabulary = m.vocabulary;
+    m.vocabulary = NULL;
+    model_free(&m);
+    return vocabulary;
+}
+
+static int open_new(run *x, material *m, text_error *error) {
+    trainer_config c;
+    const options *o = &x->o;
+    if (settings_preset(o->preset, &c)) return usage("there is no preset '%s'; there are quick, small and paper", o->preset);
+    snprintf(x->preset, sizeof x->preset, "%s", o->preset);
+    if (apply_settings(&c, o, error)) {
+        fprintf(stderr, "train: %s\n", error->message);
+        return USAGE;
+    }
+    if (load_material(m, o->data, o->mlm, error)) return FAILED;
+    if (choose_sources(&c, o, m, error)) return FAILED;
+    guard_gamma(&c, o);
+    tokenizer *vocabulary = o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
+    if (!vocabulary || trainer_open(&x->t, &c, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
+    if (o->init && load_weights(&x->t, o->init, error)) return FAILED;
+    x->data = o->data ? o->data : "";
+    x->mlm = o->mlm ? o->mlm : "";
+    return DONE;
+}
+
+static int open_resumed(run *x, state_run *saved, material *m, text_error *error) {
+    const options *o = &x->o;
+    if (state_read_run(saved, o->resume, error)) return FAILED;
+    if (apply_settings(&saved->config, o, error)) {
+        fprintf(stderr, "train: %s\n", error->message);
+        return USAGE;
+    }
+    memcpy(x->preset, saved->preset, sizeof x->preset);
+    x->data = o->data ? o->data : saved->data;
+    x->mlm = o->mlm ? o->mlm : saved->text;
+    if (load_material(m, x->data, x->mlm, error)) return FAILED;
+    tokenizer *vocabulary = saved->vocabulary;
+    saved->vocabulary = NULL;
+    if (trainer_open(&x->t, &saved->config, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
+    return state_restore(&x->t, o->resume, error) ? FAILED : DONE;
+}
+
+/* A folder that holds a run is not written over by another one. */
+static int check_folder(const options *o, text_error *error) {
+    char path[4200];
+    if (make_folder(o->out, error)) return -1;
+    if (!o->resume && access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
+        return text_fail(error, "%s holds a run already; give another --out, or --resume %s", o->out, path);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static run x; /* large */
+    text_error error = {""};
+    material m = {0};
+    state_run saved = {0};
+    int code = parse(&x.o, argc, argv);
+    if (code != DONE) return code < 0 ? DONE : code;
+    hardware_one_blas_thread();
+    if (check_folder(&x.o, &error)) return fail(&error);
+    code = x.o.resume ? open_resumed(&x, &saved, &m, &error) : open_new(&x, &m, &error);
+    if (code == DONE && report_open(&x.r, &x.t, x.o.log, x.o.resume != NULL, &error)) code = FAILED;
+    if (code == DONE) {
+        catch_signals();
+        report_start(&x.r, x.preset, x.data, x.mlm, x.o.out);
+        code = train(&x, &error);
+        if (code == FAILED && x.r.bar_shown) puts("");
+        text_error log_error;
+        if (report_close(&x.r, &log_error) && code != FAILED) {
+            error = log_error;
+            code = FAILED;
+        }
+    }
+    if (code == FAILED) fail(&error);
+    trainer_close(&x.t);
+    state_run_free(&saved);
+    material_free(&m);
+    return code;
+}

@@ -1,0 +1,620 @@
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/rng.h"
+#include "text/grow.h"
+#include "text/wordpiece.h"
+#include "train/pool.h"
+
+enum { TASK_OF_DROPOUT = 0x44, STEP_PLACES = 1 << 12 }; /* batches a step may have dropout masks for */
+
+struct trainer_lane {
+    trainer *t;
+    const samples *list;
+    const batch_plan *plan;
+    dea_real *grads;
+    encoder_work work;
+    batch_buffer buffer;
+    size_t *slice; /* the lane's, in order */
+    size_t slices, slice_capacity, cost;
+    const struct totals *totals;
+    /* What the lane's batches came to. */
+    double class_loss, lm_loss, gate_loss;
+    int rows[FEED_SOURCES * FEED_STAGES], correct[FEED_SOURCES * FEED_STAGES];
+    int64_t cells;
+    double alpha_error;
+    int64_t histogram[TRAINER_BINS][TRAINER_BINS];
+    dea_real *map;
+    size_t map_capacity;
+    dea_status status;
+    text_error error;
+};
+
+/* What the means of a step's losses divide by. */
+typedef struct totals {
+    int class_rows, labelled, asked;
+    double gamma;
+} totals;
+
+/* ---- opening --------------------------------------------------------------------------------------------------------- */
+
+static dea_real *arena_new(size_t elements, text_error *error) {
+    const size_t bytes = (elements * sizeof(dea_real) + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
+    dea_real *numbers = aligned_alloc(DEA_ALIGNMENT, bytes);
+    if (numbers) memset(numbers, 0, bytes);
+    else (void)text_fail_memory(error, bytes);
+    return numbers;
+}
+
+static int add_text(wordpiece *w, const char *text, text_error *error) { return wordpiece_add(w, text, strlen(text), error); }
+
+/* Enough stories to see every word of the source. */
+static int add_fresh_words(wordpiece *w, const char *source, text_error *error) {
+    enum { STORIES = 400 };
+    data_stream *stream = malloc(sizeof *stream);
+    data_story *story = malloc(sizeof *story);
+    int result = stream && story ? 0 : text_fail_memory(error, sizeof *stream);
+    for (int stage = 1; !result && stage <= data_stream_stages(source); stage++) {
+        (void)data_stream_open(stream, source, "train", stage, 1);
+        for (uint64_t i = 0; !result && i < STORIES; i++) {
+            data_stream_story(stream, 0, i, story);
+            result = add_text(w, story->rows[0].premise, error);
+            for (int r = 0; !result && r < story->n; r++) result = add_text(w, story->rows[r].hypothesis, error);
+        }
+    }
+    free(stream);
+    free(story);
+    return result;
+}
+
+tokenizer *trainer_vocabulary(const trainer_config *config, const rows *stored, const rows *text, text_error *error) {
+    const wordpiece_options options = {.lower = true,
+                                       .min_count = (size_t)config->vocab_min_count,
+                                       .max_pieces = (size_t)config->vocab_pieces};
+    wordpiece *w = wordpiece_new(&options);
+    int result = w ? 0 : text_fail_memory(error, 0);
+    for (int i = 0; !result && i < config->plans; i++)
+        if (config->plan[i].kind == FEED_FRESH) result = add_fresh_words(w, config->plan[i].name, error);
+    for (size_t i = 0; !result && stored && i < stored->count; i++) {
+        const row *r = &stored->row[i];
+        if (r->split[0] && strcmp(r->split, "train")) continue;
+        result = add_text(w, r->premise, error);
+        if (!result) result = add_text(w, r->hypothesis, error);
+    }
+    for (size_t i = 0; !result && text && i < text->count; i++) result = add_text(w, text->row[i].premise, error);
+    tokenizer *vocabulary = result ? NULL : wordpiece_finish(w, error);
+    wordpiece_free(w);
+    return vocabulary;
+}
+
+static uint64_t hash_rows(uint64_t hash, const rows *list) {
+    for (size_t i = 0; list && i < list->count; i++) {
+        const row *r = &list->row[i];
+        hash = hash_string(hash_string(hash_string(hash, r->split), r->premise), r->hypothesis) + (uint64_t)r->label;
+    }
+    return hash;
+}
+
+static int add_dev_row(trainer *t, const row *r, text_error *error) {
+    const size_t max_length = (size_t)t->config.model.max_length;
+    if (encode_pair(t->vocabulary, t->feed.cache, r->premise, r->hypothesis, max_length, &t->feed.pair, error)) return -1;
+    if (t->has_labels && labeller_add(&t->labels, r, &t->feed.pair, 0, &t->dev.blocks, error)) return -1;
+    return samples_add(&t->dev, &t->feed.pair, r->label, 0, error);
+}
+
+/* Dev rows of a source: those of the data, else fresh stories of the last stage. The tag is the source's place. */
+static int add_dev_source(trainer *t, int index, text_error *error) {
+    const feed_source *s = &t->feed.source[index];
+    const size_t before = t->dev.count;
+    if (s->plan.kind == FEED_TEXT) return 0;
+    for (size_t i = 0; t->feed.stored && i < t->feed.stored->count; i++) {
+        const row *r = &t->feed.stored->row[i];
+        if (strcmp(r->source, s->plan.name) || strcmp(r->split, "dev")) continue;
+        if (add_dev_row(t, r, error)) return -1;
+    }
+    if (s->plan.kind == FEED_FRESH && t->dev.count == before) {
+        data_stream *stream = malloc(sizeof *stream);
+        if (!stream) return text_fail_memory(error, sizeof *stream);
+        (void)data_stream_open(stream, s->plan.name, "dev", s->stages, 7);
+        int result = 0;
+        for (int i = 0; !result && i < t->config.dev_stories; i++) {
+            data_stream_story(stream, 0, (uint64_t)i, &t->feed.story);
+            for (int r = 0; !result && r < t->feed.story.n; r++) result = add_dev_row(t, &t->feed.story.rows[r], error);
+        }
+        free(stream);
+        if (result) return -1;
+    }
+    for (size_t i = before; i < t->dev.count; i++) t->dev.at[i].tag = index;
+    return 0;
+}
+
+enum { DEV_BATCH_TOKENS = 1024 };
+
+static int make_dev(trainer *t, text_error *error) {
+    for (int i = 0; i < t->feed.count; i++)
+        if (add_dev_source(t, i, error)) return -1;
+    return batch_plan_make(&t->dev_plan, &t->dev, DEV_BATCH_TOKENS, error);
+}
+
+static int make_lanes(trainer *t, text_error *error) {
+    t->lane = calloc(TRAINER_LANES, sizeof *t->lane);
+    if (!t->lane) return text_fail_memory(error, TRAINER_LANES * sizeof *t->lane);
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        t->lane[i].t = t;
+        t->lane[i].grads = arena_new(t->e->table.elements, error);
+        if (!t->lane[i].grads) return -1;
+    }
+    return 0;
+}
+
+static int open_model(trainer *t, text_error *error) {
+    char message[160];
+    t->config.model.vocab = (int)tokenizer_size(t->vocabulary);
+    t->e = encoder_new(&t->config.model, message);
+    if (!t->e) return text_fail(error, "%s", message);
+    t->params = arena_new(t->e->table.elements, error);
+    t->m = arena_new(t->e->table.elements, error);
+    t->v = arena_new(t->e->table.elements, error);
+    if (!t->params || !t->m || !t->v) return -1;
+    const dea_status status = encoder_reset(t->e, t->params, t->config.seed);
+    return status == DEA_OK ? 0 : text_fail(error, "%s", dea_status_string(status));
+}
+
+int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary, const rows *stored, const rows *text, int threads,
+                 text_error *error) {
+    memset(t, 0, sizeof *t);
+    t->config = *config;
+    t->vocabulary = vocabulary;
+    t->threads = threads;
+    t->best = -1;
+    t->data_hash = hash_rows(hash_rows(0, stored), text);
+    int result = 0;
+    if (config->oracle[0]) {
+        result = labeller_open(&t->labels, config->oracle, config->seed, error);
+        t->has_labels = !result;
+    }
+    if (!result) result = feed_open(&t->feed, config->plan, config->plans, stored, text, config->seed, error);
+    t->feed.story_pairs = config->story_pairs;
+    t->feed.rest = config->rest;
+    t->feed.earlier = config->earlier;
+    if (!result) result = open_model(t, error);
+    if (!result) result = make_lanes(t, error);
+    if (!result) result = make_dev(t, error);
+    if (result) trainer_close(t);
+    return result;
+}
+
+void trainer_close(trainer *t) {
+    for (int i = 0; t->lane && i < TRAINER_LANES; i++) {
+        trainer_lane *lane = &t->lane[i];
+        free(lane->grads);
+        free(lane->slice);
+        free(lane->map);
+        encoder_work_free(&lane->work);
+        batch_buffer_free(&lane->buffer);
+    }
+    free(t->lane);
+    free(t->params);
+    free(t->m);
+    free(t->v);
+    samples_free(&t->drawn);
+    samples_free(&t->dev);
+    batch_plan_free(&t->plan);
+    batch_plan_free(&t->dev_plan);
+    feed_close(&t->feed);
+    labeller_close(&t->labels);
+    encoder_free(t->e);
+    tokenizer_free(t->vocabulary);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---- lanes ----------------------------------------------------------------------------------------------------------- */
+
+static int lane_push(trainer_lane *lane, size_t slice, text_error *error) {
+    size_t *grown = grow(lane->slice, &lane->slice_capacity, lane->slices + 1, sizeof *grown);
+    if (!grown) return text_fail_memory(error, sizeof *grown);
+    lane->slice = grown;
+    lane->slice[lane->slices++] = slice;
+    return 0;
+}
+
+/* Longest batch first, to the lane with the least work: a function of the plan alone. */
+static int assign(trainer *t, const samples *list, const batch_plan *plan, text_error *error) {
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        trainer_lane *lane = &t->lane[i];
+        lane->list = list;
+        lane->plan = plan;
+        lane->slices = lane->cost = 0;
+        lane->class_loss = lane->lm_loss = lane->gate_loss = lane->alpha_error = 0;
+        lane->cells = 0;
+        lane->status = DEA_OK;
+        memset(lane->rows, 0, sizeof lane->rows);
+        memset(lane->correct, 0, sizeof lane->correct);
+        memset(lane->histogram, 0, sizeof lane->histogram);
+    }
+    for (size_t s = plan->slices; s-- > 0;) {
+        const size_t length = (size_t)plan->slice[s].length, cost = (size_t)plan->slice[s].count * length * (256 + length);
+        trainer_lane *least = &t->lane[0];
+        for (int i = 1; i < TRAINER_LANES; i++)
+            if (t->lane[i].cost < least->cost) least = &t->lane[i];
+        least->cost += cost;
+        if (lane_push(least, s, error)) return -1;
+    }
+    return 0;
+}
+
+static int run_lanes(trainer *t, dea_task *task, text_error *error) {
+    pool_run(&t->threads, TRAINER_LANES, task, t->lane);
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        trainer_lane *lane = &t->lane[i];
+        if (lane->status == DEA_OK) continue;
+        if (lane->status == DEA_ERR_CAPACITY) return text_fail(error, "out of memory for the activations of a batch; try a smaller batch");
+        return text_fail(error, "step %lld: %s", (long long)t->step + 1, dea_status_string(lane->status));
+    }
+    return 0;
+}
+
+/* Counts a batch's rows and right answers by tag. */
+static void count_rows(trainer_lane *lane, size_t slice) {
+    const batch_slice *cut = &lane->plan->slice[slice];
+    const int classes = lane->t->e->config.classes;
+    for (int r = 0; r < cut->count; r++) {
+        const sample *s = &lane->list->at[lane->plan->order[cut->begin + (size_t)r]];
+        if (s->label < 0 || !classes) continue;
+        const dea_real *logits = lane->work.logits + (size_t)r * (size_t)classes;
+        int best = 0;
+        for (int c = 1; c < classes; c++)
+            if (logits[c] > logits[best]) best = c;
+        lane->rows[s->tag]++;
+        lane->correct[s->tag] += best == s->label;
+    }
+}
+
+/* ---- a step ---------------------------------------------------------------------------------------------------------- */
+
+static int class_rows_of(const encoder_batch *batch) {
+    int count = 0;
+    for (int i = 0; i < batch->rows; i++) count += batch->label[i] >= 0;
+    return count;
+}
+
+static int uses_labels(const trainer *t) { return t->has_labels && t->config.model.fixed_alpha < 0; }
+
+static encoder_run step_run(const trainer *t, double gamma, size_t slice) {
+    return (encoder_run){.training = 1,
+                         .gamma = (dea_real)gamma,
+                         .seed = rng_derive(t->config.seed, TASK_OF_DROPOUT),
+                         .step = (uint64_t)t->step * STEP_PLACES + slice};
+}
+
+static void train_slice(trainer_lane *lane, size_t slice) {
+    const trainer *t = lane->t;
+    const totals *all = lane->totals;
+    if (batch_fill(&lane->buffer, lane->list, lane->plan, slice, uses_labels(t), &lane->error)) {
+        lane->status = DEA_ERR_CAPACITY;
+        return;
+    }
+    const encoder_batch *batch = &lane->buffer.batch;
+    const encoder_run run = step_run(t, all->gamma, slice);
+    lane->status = encoder_forward(t->e, t->params, batch, &run, &lane->work);
+    if (lane->status != DEA_OK) return;
+    count_rows(lane, slice);
+    encoder_loss loss = encoder_loss_init();
+    const double rows_share = all->class_rows ? (double)class_rows_of(batch) / all->class_rows : 0;
+    const double asked_share = all->asked ? (double)lane->buffer.asked / all->asked : 0;
+    const double labelled_share = all->labelled ? (double)lane->buffer.labelled / all->labelled : 0;
+    loss.class_weight = rows_share;
+    loss.lm_weight = asked_share;
+    loss.gate_weight = t->config.gate_loss ? labelled_share : 0;
+    loss.gate.hard_negatives = t->config.hard_negatives;
+    lane->status = encoder_backward(t->e, t->params, batch, &run, &loss, lane->grads, &lane->work);
+    lane->class_loss += rows_share * loss.class_loss;
+    lane->lm_loss += asked_share * loss.lm_loss;
+    if (loss.gate_weight > 0) lane->gate_loss += labelled_share * loss.gate_loss;
+}
+
+static void train_lane(void *context, int index) {
+    trainer_lane *lane = (trainer_lane *)context + index;
+    memset(lane->grads, 0, lane->t->e->table.elements * sizeof *lane->grads);
+    for (size_t i = 0; i < lane->slices && lane->status == DEA_OK; i++) train_slice(lane, lane->slice[i]);
+}
+
+/* Batches small enough that the lanes get even shares. */
+static int micro_tokens(const trainer *t) {
+    const size_t even = t->drawn.tokens / (2 * TRAINER_LANES) + 1;
+    return even < (size_t)t->config.micro_tokens ? (int)even : t->config.micro_tokens;
+}
+
+static totals count_totals(const trainer *t) {
+    totals all = {.gamma = trainer_gamma(t)};
+    for (size_t i = 0; i < t->drawn.count; i++) {
+        all.class_rows += t->drawn.at[i].label >= 0;
+        all.labelled += t->drawn.at[i].block_count > 0;
+    }
+    for (size_t i = 0; i < t->drawn.tokens; i++) all.asked += t->drawn.masked[i] >= 0;
+    return all;
+}
+
+double trainer_gamma(const trainer *t) { return t->config.gamma_steps > 0 ? dea_gamma(t->step, t->config.gamma_steps) : 0; }
+
+static double lr_factor(const trainer *t) {
+    if (t->config.cosine) return dea_warmup_cosine(t->step, t->config.warmup, t->config.steps);
+    return t->step < t->config.warmup ? (double)(t->step + 1) / (double)t->config.warmup : 1;
+}
+
+static dea_adamw optimiser(const trainer_config *c) {
+    dea_adamw o = dea_adamw_init();
+    o.lr[DEA_GROUP_MAIN] = c->lr;
+    o.lr[DEA_GROUP_GATE] = c->lr_gate;
+    o.clip[DEA_GROUP_MAIN] = o.clip[DEA_GROUP_GATE] = c->clip;
+    o.beta2 = c->beta2;
+    o.weight_decay = c->weight_decay;
+    return o;
+}
+
+/* ---- isolation of the two losses, on a run's first batch */
+
+typedef struct isolation_case {
+    double task, gate;
+} isolation_case;
+
+static dea_status isolation_gradients(trainer *t, const encoder_batch *batch, const encoder_run *run, isolation_case what,
+                                      trainer_lane *lane) {
+    encoder_loss loss = encoder_loss_init();
+    loss.class_weight = loss.lm_weight = what.task;
+    loss.gate_weight = what.gate;
+    loss.gate.hard_negatives = t->config.hard_negatives;
+    memset(lane->grads, 0, t->e->table.elements * sizeof *lane->grads);
+    const dea_status status = encoder_forward(t->e, t->params, batch, run, &t->lane[0].work);
+    return status == DEA_OK ? encoder_backward(t->e, t->params, batch, run, &loss, lane->grads, &t->lane[0].work) : status;
+}
+
+static int isolation_compare(const trainer *t, text_error *error) {
+    const dea_real *task = t->lane[0].grads, *gate = t->lane[1].grads, *both = t->lane[2].grads;
+    for (int i = 0; i < t->e->table.count; i++) {
+        const dea_tensor *tensor = &t->e->table.tensors[i];
+        const int is_gate = tensor->group == DEA_GROUP_GATE;
+        const dea_real *own = is_gate ? gate : task, *other = is_gate ? task : gate;
+        for (size_t j = tensor->offset; j < tensor->offset + tensor->count; j++) {
+            if (other[j] != 0)
+                return text_fail(error, "isolation check failed: the %s loss reached %s[%zu] (%g); this build must not be trained with",
+                                 is_gate ? "task" : "gate", tensor->name, j - tensor->offset, (double)other[j]);
+            if (memcmp(&own[j], &both[j], sizeof *own))
+                return text_fail(error, "isolation check failed: %s[%zu] is %.9g with both losses and %.9g with its own alone; "
+                                 "this build must not be trained with", tensor->name, j - tensor->offset, (double)both[j], (double)own[j]);
+        }
+    }
+    return 0;
+}
+
+/* dea.h's own check on every layer's attention; the gradient that comes in from above is the layer's own output. */
+static int isolation_layers(trainer *t, const encoder_batch *batch, const encoder_run *run, text_error *error) {
+    dea_gate gate = dea_gate_init();
+    gate.hard_negatives = t->config.hard_negatives;
+    dea_status status = encoder_forward(t->e, t->params, batch, run, &t->lane[0].work);
+    for (int l = 0; status == DEA_OK && l < t->e->config.layers; l++) {
+        dea_attention a;
+        const dea_real *saved;
+        dea_isolation report;
+        status = encoder_layer_attention(t->e, &t->lane[0].work, l, &a, &saved);
+        if (status != DEA_OK) break;
+        const size_t bytes = dea_verify_isolation_workspace(&a, &gate);
+        void *workspace = bytes ? aligned_alloc(DEA_ALIGNMENT, (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT) : NULL;
+        if (!workspace) return text_fail_memory(error, bytes);
+        status = dea_verify_isolation(&a, &gate, t->lane[0].work.hidden, &report, workspace, bytes);
+        free(workspace);
+        if (status == DEA_ERR_ISOLATION)
+            return text_fail(error, "isolation check failed in layer %d: %s: %s of head %d, element %zu: %.9g apart, %.9g together; "
+                             "this build must not be trained with", l, report.what, report.tensor, report.head, report.index,
+                             report.apart, report.together);
+    }
+    return status == DEA_OK ? 0 : text_fail(error, "isolation check: %s", dea_status_string(status));
+}
+
+/* The first batch that has labels; a step without any leaves the check to a later one. */
+static int check_isolation(trainer *t, const totals *all, text_error *error) {
+    if (t->isolation_checked || !uses_labels(t) || !all->labelled) return 0;
+    for (size_t s = 0; s < t->plan.slices; s++) {
+        batch_buffer *buffer = &t->lane[0].buffer;
+        if (batch_fill(buffer, &t->drawn, &t->plan, s, 1, error)) return -1;
+        if (!buffer->labelled) continue;
+        const encoder_run run = step_run(t, all->gamma, s);
+        const isolation_case cases[3] = {{1, 0}, {0, 1}, {1, 1}};
+        for (int i = 0; i < 3; i++) {
+            const dea_status status = isolation_gradients(t, &buffer->batch, &run, cases[i], &t->lane[i]);
+            if (status != DEA_OK) return text_fail(error, "isolation check: %s", dea_status_string(status));
+        }
+        if (isolation_compare(t, error) || isolation_layers(t, &buffer->batch, &run, error)) return -1;
+        t->isolation_checked = 1;
+        return 0;
+    }
+    return 0;
+}
+
+/* ---- */
+
+static void sum_gradients(trainer *t) {
+    dea_real *sum = t->lane[0].grads;
+    for (int i = 1; i < TRAINER_LANES; i++)
+        for (size_t j = 0; j < t->e->table.elements; j++) sum[j] += t->lane[i].grads[j];
+}
+
+static void collect(const trainer *t, const totals *all, trainer_step_report *report, int *rows_by_tag, int *correct_by_tag) {
+    *report = (trainer_step_report){.gamma = all->gamma, .class_rows = all->class_rows, .asked = all->asked,
+                                    .rows = (int)t->drawn.count, .tokens = t->plan.tokens, .padded = t->plan.padded};
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        const trainer_lane *lane = &t->lane[i];
+        report->class_loss += lane->class_loss;
+        report->lm_loss += lane->lm_loss;
+        report->gate_loss += lane->gate_loss;
+        for (int tag = 0; tag < FEED_SOURCES * FEED_STAGES; tag++) {
+            rows_by_tag[tag] += lane->rows[tag];
+            correct_by_tag[tag] += lane->correct[tag];
+            report->correct += lane->correct[tag];
+        }
+    }
+}
+
+int trainer_step(trainer *t, trainer_step_report *report, text_error *error) {
+    int rows_by_tag[FEED_SOURCES * FEED_STAGES] = {0}, correct_by_tag[FEED_SOURCES * FEED_STAGES] = {0};
+    if (feed_draw(&t->feed, t->step, t->config.batch_tokens, t->config.batch_rows, t->vocabulary, (size_t)t->config.model.max_length,
+                  uses_labels(t) ? &t->labels : NULL, &t->drawn, error))
+        return -1;
+    if (batch_plan_make(&t->plan, &t->drawn, micro_tokens(t), error)) return -1;
+    const totals all = count_totals(t);
+    if (check_isolation(t, &all, error) || assign(t, &t->drawn, &t->plan, error)) return -1;
+    for (int i = 0; i < TRAINER_LANES; i++) t->lane[i].totals = &all;
+    if (run_lanes(t, train_lane, error)) return -1;
+    sum_gradients(t);
+    collect(t, &all, report, rows_by_tag, correct_by_tag);
+    report->lr_factor = lr_factor(t);
+    const dea_adamw adamw = optimiser(&t->config);
+    const dea_status status = dea_adamw_step(&adamw, &t->e->table, t->params, t->lane[0].grads, t->m, t->v, t->step + 1,
+                                             report->lr_factor, report->norm);
+    if (status != DEA_OK)
+        return text_fail(error, "step %lld: %s; try a smaller learning rate", (long long)t->step + 1, dea_status_string(status));
+    t->step++;
+    report->moved = feed_report(&t->feed, rows_by_tag, correct_by_tag);
+    return 0;
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------------------------------ */
+
+enum { MAPPED_EVERY = 4 }; /* alpha-hat is read from the maps of every fourth batch of the dev rows */
+
+static int bin_of(double x) {
+    const int bin = (int)(x * TRAINER_BINS);
+    return bin < 0 ? 0 : bin >= TRAINER_BINS ? TRAINER_BINS - 1 : bin;
+}
+
+static void count_alpha(trainer_lane *lane, const dea_maps *maps) {
+    const encoder_batch *batch = &lane->buffer.batch;
+    const encoder_config *c = &lane->t->e->config;
+    for (int l = 0; l < c->layers; l++)
+        for (size_t b = 0; b < batch->block_count; b++) {
+            const double alpha = (double)batch->block[b].alpha;
+            const double hat = encoder_block_mean(maps[l].alpha_hat, c->heads, batch->length, &batch->block[b]);
+            lane->alpha_error += fabs(hat - alpha);
+            lane->histogram[bin_of(alpha)][bin_of(hat)]++;
+            lane->cells++;
+        }
+}
+
+/* Room for alpha-hat of every layer. */
+static dea_maps *lane_maps(trainer_lane *lane, dea_maps *maps) {
+    const encoder_config *c = &lane->t->e->config;
+    const encoder_batch *batch = &lane->buffer.batch;
+    const size_t map = (size_t)batch->rows * (size_t)c->heads * (size_t)batch->length * (size_t)batch->length;
+    const size_t need = map * (size_t)c->layers;
+    if (need > lane->map_capacity) {
+        free(lane->map);
+        lane->map = malloc(need * sizeof *lane->map);
+        lane->map_capacity = lane->map ? need : 0;
+        if (!lane->map) return NULL;
+    }
+    for (int l = 0; l < c->layers; l++) maps[l] = (dea_maps){.alpha_hat = lane->map + (size_t)l * map};
+    return maps;
+}
+
+static void evaluate_slice(trainer_lane *lane, size_t slice) {
+    const trainer *t = lane->t;
+    const int labels = uses_labels(t) && slice % MAPPED_EVERY == 0;
+    if (batch_fill(&lane->buffer, lane->list, lane->plan, slice, labels, &lane->error)) {
+        lane->status = DEA_ERR_CAPACITY;
+        return;
+    }
+    encoder_run run = {0};
+    dea_maps *maps = NULL;
+    if (lane->buffer.batch.block_count) {
+        maps = calloc((size_t)t->e->config.layers, sizeof *maps);
+        run.maps = maps ? lane_maps(lane, maps) : NULL;
+        if (!run.maps) {
+            free(maps);
+            lane->status = DEA_ERR_CAPACITY;
+            return;
+        }
+    }
+    lane->status = encoder_forward(t->e, t->params, &lane->buffer.batch, &run, &lane->work);
+    if (lane->status == DEA_OK) count_rows(lane, slice);
+    if (lane->status == DEA_OK && run.maps) count_alpha(lane, run.maps);
+    free(maps);
+}
+
+static void evaluate_lane(void *context, int index) {
+    trainer_lane *lane = (trainer_lane *)context + index;
+    for (size_t i = 0; i < lane->slices && lane->status == DEA_OK; i++) evaluate_slice(lane, lane->slice[i]);
+}
+
+static int compare_reals(const void *a, const void *b) {
+    const dea_real x = *(const dea_real *)a, y = *(const dea_real *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Mean absolute distance of the dev rows' alphas to their median: the best that a constant can do. */
+static int constant_mae(const trainer *t, double *mae, text_error *error) {
+    const size_t n = t->dev.blocks.count;
+    *mae = 0;
+    if (n == 0) return 0;
+    dea_real *alpha = malloc(n * sizeof *alpha);
+    if (!alpha) return text_fail_memory(error, n * sizeof *alpha);
+    for (size_t i = 0; i < n; i++) alpha[i] = t->dev.blocks.block[i].alpha;
+    qsort(alpha, n, sizeof *alpha, compare_reals);
+    for (size_t i = 0; i < n; i++) *mae += fabs((double)alpha[i] - (double)alpha[n / 2]) / (double)n;
+    free(alpha);
+    return 0;
+}
+
+int trainer_evaluate(trainer *t, trainer_eval_report *report, text_error *error) {
+    *report = (trainer_eval_report){0};
+    if (assign(t, &t->dev, &t->dev_plan, error) || run_lanes(t, evaluate_lane, error)) return -1;
+    if (constant_mae(t, &report->constant_mae, error)) return -1;
+    for (int s = 0; s < t->feed.count; s++) {
+        trainer_eval_source *out = &report->source[report->sources];
+        *out = (trainer_eval_source){0};
+        memcpy(out->name, t->feed.source[s].plan.name, sizeof out->name);
+        for (int i = 0; i < TRAINER_LANES; i++) {
+            out->rows += t->lane[i].rows[s];
+            out->correct += t->lane[i].correct[s];
+        }
+        if (out->rows == 0) continue;
+        report->rows += out->rows;
+        report->correct += out->correct;
+        report->accuracy += (double)out->correct / out->rows;
+        report->sources++;
+    }
+    if (report->sources) report->accuracy /= report->sources;
+    double error_sum = 0;
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        report->cells += t->lane[i].cells;
+        error_sum += t->lane[i].alpha_error;
+        for (int a = 0; a < TRAINER_BINS; a++)
+            for (int b = 0; b < TRAINER_BINS; b++) report->histogram[a][b] += t->lane[i].histogram[a][b];
+    }
+    if (report->cells) report->alpha_mae = error_sum / (double)report->cells;
+    report->better = report->sources > 0 && report->accuracy > t->best;
+    if (report->better) {
+        t->best = report->accuracy;
+        t->best_step = t->step;
+        t->waited = 0;
+    } else if (report->sources) {
+        t->waited++;
+    }
+    report->exhausted = t->config.patience > 0 && t->waited >= t->config.patience;
+    return 0;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+
+size_t trainer_memory(const trainer *t) {
+    const size_t arenas = (3 + TRAINER_LANES) * t->e->table.elements * sizeof(dea_real);
+    const int longest = t->config.model.max_length;
+    int length = longest < 64 ? longest : 64, tokens = t->config.micro_tokens;
+    if (t->config.batch_tokens && t->config.batch_tokens / (2 * TRAINER_LANES) + 1 < tokens)
+        tokens = t->config.batch_tokens / (2 * TRAINER_LANES) + 1;
+    int count = tokens / length > 0 ? tokens / length : 1;
+    const encoder_run run = {.training = 1};
+    return arenas + TRAINER_LANES * encoder_work_bytes(t->e, count, length, t->config.model.language_model ? tokens / 6 : 0, count, &run);
+}
