@@ -1507,14 +1507,15 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
                              dea_real *c, dea__idx ldc) {
     enum { WIDTH = 3 * DEA__LANES, DEPTH = 128, CACHED = 1 << 17 };
     dea_real panel[DEPTH * WIDTH], edge_a[DEPTH * DEA__ROWS], edge_c[DEA__ROWS * WIDTH];
-    const dea__idx chunk = m * k > 2 * CACHED && m < CACHED / WIDTH ? CACHED / m / WIDTH * WIDTH : WIDTH;
+    const dea__idx most = DEPTH, narrow = WIDTH; /* the constants in the type of sizes */
+    const dea__idx chunk = m * k > 2 * CACHED && m < CACHED / WIDTH ? CACHED / m / narrow * narrow : narrow;
     for (dea__idx i = 0; beta == 0 && i < m; i++) memset(c + i * ldc, 0, (size_t)n * sizeof *c);
     for (dea__idx i = 0; beta != 0 && beta != 1 && i < m; i++)
         for (dea__idx j = 0; j < n; j++) c[i * ldc + j] *= beta;
     if (alpha == 0) return;
     for (dea__idx first = 0; first < n; first += chunk)
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH, end = n - first < chunk ? n : first + chunk;
+            const dea__idx depth = k - k0 < most ? k - k0 : most, end = n - first < chunk ? n : first + chunk;
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
             for (dea__idx j0 = first; j0 < end;) {
                 const dea__idx left = end - j0;
