@@ -181,7 +181,9 @@ DEA_API dea_attention dea_attention_init(int batch, int heads, int seq, int head
 DEA_API size_t dea_saved_count(const dea_attention *a);
 
 /* Workspace in bytes for the call of the same name with these shapes and options; 0 if they are wrong (the call then says
- * what is wrong). A workspace may be reused by any later call; nothing is kept in it. */
+ * what is wrong). It depends on shapes, path, threads, label_block_count and whether maps are asked for, not on what the
+ * pointers point to, so it can be asked for before the data is there. A workspace may be reused by any later call; nothing is
+ * kept in it. */
 DEA_API size_t dea_forward_workspace(const dea_attention *a);
 DEA_API size_t dea_backward_workspace(const dea_attention *a);
 
@@ -3237,7 +3239,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     m->y = dea__take_reals(&arena, (size_t)(backward ? 0 : map));
     m->dmap = dea__take_reals(&arena, (size_t)(backward ? 2 * map : 0));
     m->p = dea__take_reals(&arena, (size_t)(backward ? DEA__BLOCK * DEA__TILE : 0));
-    m->label = dea__take_reals(&arena, (size_t)(a->labels || a->label_blocks ? full * DEA__TILE : 0));
+    m->label = dea__take_reals(&arena, (size_t)(full * DEA__TILE));
     const dea__idx square = stream ? dp * dp : 0, vector = stream ? dp : 0;
     m->cov = dea__take_reals(&arena, (size_t)(square));
     m->square = dea__take_reals(&arena, (size_t)(square));
