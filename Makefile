@@ -134,6 +134,13 @@ $(BUILD)/bench: bench/bench.c dea.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $< $(LDFLAGS) $(LIBS) -o $@
 
+bench-meta: $(BUILD)/meta_bench ## a meta-attention block against the FMA peak of one core
+	$(BUILD)/meta_bench
+
+$(BUILD)/meta_bench: bench/meta_bench.c dea.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_NO_BLAS $(LDFLAGS) $< -lm -o $@
+
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
 	CC="$(CC)" tests/mutate.sh
 
@@ -143,7 +150,7 @@ check-sanitizers: ## the suites of dea.h under address, undefined and thread san
 check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
 	tests/warnings.sh
 
-.PHONY: bench golden mutate check-sanitizers check-warnings
+.PHONY: bench golden bench-meta mutate check-sanitizers check-warnings
 
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang
