@@ -21,7 +21,8 @@ static void test_gelu(void **state) {
     assert_ok(dea_gelu_forward(x, y, MOST, NULL));
     assert_ok(dea_gelu_backward(x, dy, dx, MOST, NULL));
     for (int i = 0; i < MOST; ++i) {
-        double expected = gelu((double)x[i]), exponent = 0.5 * (double)x[i] * (double)x[i]; /* its rounding shows, too */
+        double expected = gelu((double)x[i]),
+               exponent = 0.5 * (double)x[i] * (double)x[i]; /* its rounding shows, too */
         assert_near(y[i], expected, (1e-6 + 1.2e-7 * exponent) * fabs(expected) + 2e-37);
         assert_near(dx[i], dy[i] * gelu_slope((double)x[i]), 1e-6 * (double)dy[i]);
     }
