@@ -1529,7 +1529,7 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
     if (alpha == 0) return;
     for (dea__idx first = 0; first < n; first += chunk)
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH, end = n - first < chunk ? n : first + chunk;
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH, end = n - first < chunk ? n : first + chunk;
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
             for (dea__idx j0 = first; j0 < end;) {
                 const dea__idx left = end - j0;
