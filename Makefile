@@ -42,7 +42,7 @@ RUN      := $(BUILD)/run
 
 run: $(BUILD)/data $(BUILD)/train $(BUILD)/eval ## data, training of `small`, evaluation: a page of results within five minutes
 	rm -rf $(RUN) && mkdir -p $(RUN)
-	$(BUILD)/data build --out $(RUN)/data.tsv
+	$(BUILD)/data build --more --out $(RUN)/data.tsv
 	$(FAST) $(BUILD)/train --preset small --data $(RUN)/data.tsv --out $(RUN) --log $(RUN)/log.jsonl
 	$(FAST) $(BUILD)/eval --ckpt $(RUN)/best.safetensors --data $(RUN)/data.tsv --json $(RUN)/results.json
 
@@ -128,14 +128,18 @@ $(BUILD)/golden_%.o: tests/golden_cases.c tests/golden.h tests/golden_meta.h $(w
 $(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
 
+bench: $(BUILD)/bench ## build/bench: speed and memory beside the FMA peak; see build/bench --help
+
+$(BUILD)/bench: bench/bench.c dea.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $< $(LDFLAGS) $(LIBS) -o $@
+
 bench-meta: $(BUILD)/meta_bench ## a meta-attention block against the FMA peak of one core
 	$(BUILD)/meta_bench
 
 $(BUILD)/meta_bench: bench/meta_bench.c dea.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_NO_BLAS $(LDFLAGS) $< -lm -o $@
-
-.PHONY: bench-meta
 
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
 	CC="$(CC)" tests/mutate.sh
@@ -146,7 +150,7 @@ check-sanitizers: ## the suites of dea.h under address, undefined and thread san
 check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
 	tests/warnings.sh
 
-.PHONY: golden mutate check-sanitizers check-warnings
+.PHONY: bench golden bench-meta mutate check-sanitizers check-warnings
 
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang

@@ -284,13 +284,13 @@ static void plain(int heads, int seq, int d) {
 static void products(int n, int transpose_b) {
     const size_t count = (size_t)n * (size_t)n;
     float *a = gauss(count, 1), *b = gauss(count, 1), *c = reals(count), *e = reals(count);
-    const dea__isa_table *set = dea__select(isa);
+    const dea__isa_table set = dea__select(isa);
     const char *name = transpose_b ? "product, b transposed" : "product";
     double ours = 1e30, blas = 1e30, pk = 0, spent = 0;
     for (int i = 0; i < 3 || spent < budget; i++) {
         pk = fmax(pk, peak(isa));
         double t = now();
-        set->gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, c, n);
+        set.gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, c, n);
         ours = fmin(ours, now() - t), spent += now() - t, t = now();
         dea__gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, e, n, NULL);
         blas = fmin(blas, now() - t);
@@ -350,11 +350,11 @@ int main(int argc, char **argv) {
         else if (c == 'd') only_head_dim = atoi(optarg);
         else return 2;
     }
-    isa = dea__select(DEA_ISA_AVX512) ? DEA_ISA_AVX512 : dea__select(DEA_ISA_AVX2) ? DEA_ISA_AVX2 : DEA_ISA_BASELINE;
+    isa = dea__select(DEA_ISA_AVX512).slice ? DEA_ISA_AVX512 : dea__select(DEA_ISA_AVX2).slice ? DEA_ISA_AVX2 : DEA_ISA_BASELINE;
     if (wanted) {
         isa = !strcmp(wanted, "avx512") ? DEA_ISA_AVX512 : !strcmp(wanted, "avx2") ? DEA_ISA_AVX2 : DEA_ISA_BASELINE;
         if (isa == DEA_ISA_BASELINE && strcmp(wanted, "baseline")) return fprintf(stderr, "bench: unknown set %s\n", wanted), 2;
-        if (!dea__select(isa)) return fprintf(stderr, "bench: this CPU has no %s\n", wanted), 1;
+        if (!dea__select(isa).slice) return fprintf(stderr, "bench: this CPU has no %s\n", wanted), 1;
     }
     isa_name = isa == DEA_ISA_AVX512 ? "avx512" : isa == DEA_ISA_AVX2 ? "avx2" : "baseline";
     rows = cJSON_CreateArray();

@@ -10,7 +10,9 @@
 int golden_check_double(const char *path, const char *shown);
 int golden_check_float(const char *path, const char *shown);
 
-static int by_name(const void *x, const void *y) { return strcmp(*(char *const *)x, *(char *const *)y); }
+static int by_name(const void *x, const void *y) {
+    return strcmp(*(char *const *)x, *(char *const *)y);
+}
 
 static int is_case(const char *name) {
     size_t n = strlen(name);

@@ -127,11 +127,11 @@ static inline golden_file *golden_read(const char *path) {
 /* ---- comparing ------------------------------------------------------------------------------------------------------- */
 /* The comparison of one file. A problem (a missing tensor, NaN, a limit passed) is kept as text; the first one wins. */
 typedef struct golden_score {
-    double limit;         /* of relative errors */
-    double worst;         /* largest relative error */
-    char worst_name[48];  /* and whose it is */
-    int compared;         /* tensors */
-    char problem[320];    /* empty if all is well */
+    double limit;        /* of relative errors */
+    double worst;        /* largest relative error */
+    char worst_name[48]; /* and whose it is */
+    int compared;        /* tensors */
+    char problem[320];   /* empty if all is well */
 } golden_score;
 
 static inline void golden_problem(golden_score *s, const char *name, const char *what) {
@@ -193,8 +193,8 @@ static inline void golden_compare_noisy(golden_score *s, const golden_file *f, c
     }
 }
 
-static inline void golden_compare(golden_score *s, const golden_file *f, const char *name, const dea_real *x, size_t count,
-                                  const unsigned char *seen) {
+static inline void golden_compare(golden_score *s, const golden_file *f, const char *name, const dea_real *x,
+                                  size_t count, const unsigned char *seen) {
     golden_compare_noisy(s, f, name, x, count, seen, 0);
 }
 
@@ -259,8 +259,10 @@ static inline void golden_attention_mask(golden_attention *c, const golden_file 
                 }
                 two |= n == 2;
             }
-    if (sizeof(dea_real) == sizeof(double)) s->limit = two ? 3.3e-11 : 1e-11;
-    else s->limit = two ? 1e-4 : 3e-5;
+    if (sizeof(dea_real) == sizeof(double))
+        s->limit = two ? 3.3e-11 : 1e-11;
+    else
+        s->limit = two ? 1e-4 : 3e-5;
 }
 
 static inline void golden_attention_load(golden_attention *c, const golden_file *f, golden_score *s) {
@@ -289,8 +291,9 @@ static inline void golden_attention_load(golden_attention *c, const golden_file 
     c->lengths = (int *)malloc(B * sizeof(int));
     c->seen = (unsigned char *)malloc(c->map_count);
     if (target && target->count == B * Tq) c->targets = (int *)malloc(B * Tq * sizeof(int));
-    c->out = (dea_real *)malloc((2 * (c->q_count + 2 * c->k_count) + 4 * B * H * Tq + 5 * c->map_count + c->w_count +
-                                 c->gate_count + H) * sizeof(dea_real));
+    c->out = (dea_real *)malloc(
+        (2 * (c->q_count + 2 * c->k_count) + 4 * B * H * Tq + 5 * c->map_count + c->w_count + c->gate_count + H) *
+        sizeof(dea_real));
     if (!c->lengths || !c->seen || !c->out || (target && !c->targets)) {
         golden_problem(s, "target", "has the wrong size, or memory is out");
         return;
@@ -372,7 +375,9 @@ static inline void golden_attention_run(golden_attention *c, const golden_file *
     golden_compare(s, f, "dc_gate", dc, H, NULL);
 }
 
-static inline int golden_is_attention(const golden_file *f) { return golden_find(f, "W_rel") != NULL; }
+static inline int golden_is_attention(const golden_file *f) {
+    return golden_find(f, "W_rel") != NULL;
+}
 
 static inline void golden_check_attention(const golden_file *f, dea_path forward_path, dea_path backward_path,
                                           golden_score *s) {
@@ -412,8 +417,10 @@ static const struct golden_way {
     const char *name;
     dea_path forward_path, backward_path;
 } golden_ways[] = {
-    {"plain", DEA_PATH_PLAIN, DEA_PATH_PLAIN},      {"fast", DEA_PATH_FAST, DEA_PATH_FAST},
-    {"auto", DEA_PATH_AUTO, DEA_PATH_AUTO},         {"plain then fast", DEA_PATH_PLAIN, DEA_PATH_FAST},
+    {"plain", DEA_PATH_PLAIN, DEA_PATH_PLAIN},
+    {"fast", DEA_PATH_FAST, DEA_PATH_FAST},
+    {"auto", DEA_PATH_AUTO, DEA_PATH_AUTO},
+    {"plain then fast", DEA_PATH_PLAIN, DEA_PATH_FAST},
     {"fast then plain", DEA_PATH_FAST, DEA_PATH_PLAIN},
 };
 

@@ -15,7 +15,9 @@ int GOLDEN_CHECK(const char *path, const char *shown) {
     int failures = 0;
     if (!kind) {
         printf("%-28s %-6s FAILED: %s\n", shown, type,
-               !f ? "out of memory" : f->error[0] ? f->error : "no known kind of case");
+               !f            ? "out of memory"
+               : f->error[0] ? f->error
+                             : "no known kind of case");
         failures = 1;
     }
     for (int way = 0; kind && way < (kind->has_paths ? (int)(sizeof golden_ways / sizeof *golden_ways) : 1); ++way) {
@@ -28,7 +30,8 @@ int GOLDEN_CHECK(const char *path, const char *shown) {
         kind->check(f, golden_ways[way].forward_path, golden_ways[way].backward_path, &s);
         if (!s.problem[0] && s.compared == 0) golden_problem(&s, "case", "nothing was compared");
         printf("%-28s %-6s %-16s worst %.2e (%s), limit %.0e, %d tensors%s%s\n", shown, type, name, s.worst,
-               s.worst_name[0] ? s.worst_name : "none", s.limit, s.compared, s.problem[0] ? "  FAILED: " : "", s.problem);
+               s.worst_name[0] ? s.worst_name : "none", s.limit, s.compared, s.problem[0] ? "  FAILED: " : "",
+               s.problem);
         failures += s.problem[0] != 0;
     }
     if (f) golden_free(f);

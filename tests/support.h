@@ -28,7 +28,9 @@ static inline void *take(size_t bytes) {
     return taken[taken_count++] = p;
 }
 
-static inline dea_real *take_reals(size_t count) { return (dea_real *)take(count * sizeof(dea_real)); }
+static inline dea_real *take_reals(size_t count) {
+    return (dea_real *)take(count * sizeof(dea_real));
+}
 
 static inline dea_real *take_zeros(size_t count) {
     dea_real *x = take_reals(count);
@@ -36,7 +38,9 @@ static inline dea_real *take_zeros(size_t count) {
     return x;
 }
 
-static inline int *take_ints(size_t count) { return (int *)take(count * sizeof(int)); }
+static inline int *take_ints(size_t count) {
+    return (int *)take(count * sizeof(int));
+}
 
 /* Teardown of every test. */
 static inline int release(void **state) {
@@ -48,7 +52,9 @@ static inline int release(void **state) {
 /* ---- numbers --------------------------------------------------------------------------------------------------------- */
 static uint64_t number_state;
 
-static inline void seed_numbers(uint64_t seed) { number_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1; }
+static inline void seed_numbers(uint64_t seed) {
+    number_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+}
 
 static inline uint64_t next_bits(void) { /* splitmix64 */
     uint64_t z = (number_state += UINT64_C(0x9e3779b97f4a7c15));
@@ -61,7 +67,9 @@ static inline double uniform(double low, double high) {
     return low + (high - low) * (double)(next_bits() >> 11) * 0x1p-53;
 }
 
-static inline int below(int n) { return (int)(next_bits() % (uint64_t)n); }
+static inline int below(int n) {
+    return (int)(next_bits() % (uint64_t)n);
+}
 
 static inline double gauss(void) {
     double u = uniform(0x1p-53, 1), w = uniform(0, 1);
@@ -73,7 +81,9 @@ static inline dea_real *fill_gauss(dea_real *x, size_t count, double scale) {
     return x;
 }
 
-static inline dea_real *take_gauss(size_t count, double scale) { return fill_gauss(take_reals(count), count, scale); }
+static inline dea_real *take_gauss(size_t count, double scale) {
+    return fill_gauss(take_reals(count), count, scale);
+}
 
 static inline dea_real *take_copy(const dea_real *x, size_t count) {
     dea_real *y = take_reals(count);
@@ -230,7 +240,9 @@ static inline int keys_seen(const dea_attention *a, int b, int i) {
     return a->causal && i + 1 < n ? i + 1 : n;
 }
 
-static inline size_t larger(size_t x, size_t y) { return x > y ? x : y; }
+static inline size_t larger(size_t x, size_t y) {
+    return x > y ? x : y;
+}
 
 /* Workspace for every call on this problem as its options now stand. */
 static inline void size_workspace(problem *p) {
@@ -345,7 +357,9 @@ static inline dea_real *dense_labels(const dea_attention *a) {
     return x;
 }
 
-static inline void forward(problem *p) { assert_ok(dea_forward(&p->a, p->o, p->saved, p->workspace, p->bytes)); }
+static inline void forward(problem *p) {
+    assert_ok(dea_forward(&p->a, p->o, p->saved, p->workspace, p->bytes));
+}
 
 static inline void backward(problem *p) {
     assert_ok(dea_backward(&p->a, p->o, p->saved, p->d_o, &p->g, p->workspace, p->bytes));
@@ -384,10 +398,24 @@ static inline int path_built(dea_path path) {
     return status == DEA_OK;
 }
 
+/* Runs a suite on the plain path, and again on the fast path where this build has it. Compiled with TEST_PATH one path runs
+ * alone: mutants of one path need not wait for the other. */
+static inline int run_paths(int (*run_path)(const char *name, dea_path which)) {
+#ifdef TEST_PATH
+    return run_path("one path", TEST_PATH);
+#else
+    int failed = run_path("plain path", DEA_PATH_PLAIN);
+    if (path_built(DEA_PATH_FAST)) return failed + run_path("fast path", DEA_PATH_FAST);
+    print_message("fast path: not run: not built\n");
+    return failed;
+#endif
+}
+
 /* A name for messages. */
 static inline const char *options_text(int options) {
     static char text[128];
-    static const char *const names[] = {"lengths", "causal", "cross", "fused", "temperature", "dense", "blocks", "dropout"};
+    static const char *const names[] = {"lengths",     "causal", "cross",  "fused",
+                                        "temperature", "dense",  "blocks", "dropout"};
     text[0] = 0;
     for (int i = 0; i < LENGTH(names); ++i)
         if (options >> i & 1) strcat(strcat(text, text[0] ? "+" : ""), names[i]);

@@ -59,7 +59,7 @@ static void row_equations(const problem *p, const dea_real *labels, int b, int h
         m->alpha_hat[c] = fmin(1 / (1 + exp(-fmax(-10, fmin(10, z)))), 0.95);
         double label = labels ? labels[label_at + (size_t)j] : NAN, g = a->gamma;
         m->alpha_mix[c] = isnan(label) ? m->alpha_hat[c] : g * label + (1 - g) * m->alpha_hat[c]; /* (14) */
-        m->s[c] = t * ((1 - m->alpha_mix[c]) * m->et0[c] + m->alpha_mix[c] * m->et1[c]);           /* (14') */
+        m->s[c] = t * ((1 - m->alpha_mix[c]) * m->et0[c] + m->alpha_mix[c] * m->et1[c]);          /* (14') */
         peak = fmax(peak, m->s[c]);
     }
     for (int j = 0; j < n; ++j) sum += exp(m->s[at + (size_t)j] - peak);
@@ -200,7 +200,8 @@ static task_loss freeze_mix(problem *p) {
     for (int h = 0; h < p->a.heads; ++h) {
         t.mix[h] = take_reals((size_t)p->a.batch * cells);
         for (int b = 0; b < p->a.batch; ++b)
-            memcpy(t.mix[h] + (size_t)b * cells, plain.a.maps.alpha_mix + cell_of(&p->a, b, h, 0), cells * sizeof(dea_real));
+            memcpy(t.mix[h] + (size_t)b * cells, plain.a.maps.alpha_mix + cell_of(&p->a, b, h, 0),
+                   cells * sizeof(dea_real));
     }
     return t;
 }
@@ -368,8 +369,7 @@ static void test_strided_is_contiguous(void **state) {
         run(&y);
         for (int b = 0; b < 2; ++b)
             for (int h = 0; h < 3; ++h)
-                for (int i = 0; i < 6; ++i)
-                    assert_same_bits(row(x.o, x.os, b, h, i), row(y.o, y.os, b, h, i), 5);
+                for (int i = 0; i < 6; ++i) assert_same_bits(row(x.o, x.os, b, h, i), row(y.o, y.os, b, h, i), 5);
         y.o = x.o; /* compared above, row by row */
         assert_same_results(&x, &y);
         release(NULL);
@@ -512,7 +512,8 @@ static void test_padding_is_never_read(void **state) {
         for (int h = 0; h < 2; ++h)
             for (int j = x.key_lengths[0]; j < x.a.seq_k; ++j)
                 for (int c = 0; c < 4; ++c)
-                    row(x.k, x.ks, 0, h, j)[c] = NAN, row(x.v, x.ks, 0, h, j)[c] = c & 1 ? (double)NAN : (double)INFINITY;
+                    row(x.k, x.ks, 0, h, j)[c] = NAN,
+                                         row(x.v, x.ks, 0, h, j)[c] = c & 1 ? (double)NAN : (double)INFINITY;
         problem y = again(&x);
         run(&y);
         assert_same_results(&x, &y);
@@ -596,8 +597,7 @@ static void test_a_query_with_one_key_copies_its_value(void **state) {
     for (int b = 0; b < 2; ++b)
         for (int h = 0; h < 2; ++h)
             for (int i = 0; i < 5; ++i)
-                for (int c = 0; c < 4; ++c)
-                    assert_near(row(p.o, p.os, b, h, i)[c], row(p.v, p.ks, b, h, 0)[c], 1e-15);
+                for (int c = 0; c < 4; ++c) assert_near(row(p.o, p.os, b, h, i)[c], row(p.v, p.ks, b, h, 0)[c], 1e-15);
     for (size_t i = 0; i < p.q_span; ++i) assert_near(p.g.dq[i], 0, 1e-9);
     problem one = draw(CAUSAL, 1, 1, 1, 1); /* the smallest problem there is */
     run(&one);
@@ -614,8 +614,8 @@ static void test_scores_may_be_huge(void **state) {
     p.ks = contiguous(1, 8000, 2);
     p.k_span = 16000, p.map_count = 8000;
     p.a.k = p.k = take_gauss(16000, 1e-3), p.a.v = p.v = take_gauss(16000, 1);
-    p.k[2 * 4321] = p.q[0], p.k[2 * 4321 + 1] = p.q[1]; /* one key far from all others: Et0 near sqrt(n) = 89 */
-    for (int c = 0; c < 4; ++c) p.w_rel[c] = c % 3 == 0;           /* identity: and it works like q, too */
+    p.k[2 * 4321] = p.q[0], p.k[2 * 4321 + 1] = p.q[1];  /* one key far from all others: Et0 near sqrt(n) = 89 */
+    for (int c = 0; c < 4; ++c) p.w_rel[c] = c % 3 == 0; /* identity: and it works like q, too */
     p.temperature[0] = 50;
     p.g = take_gradients(&p);
     size_workspace(&p);
@@ -677,7 +677,8 @@ static void test_dropout(void **state) {
         assert_memory_equal(kept, dropout_mask(&p, p.o, rate), n);
         for (int b = 1; b < 6; ++b) /* every batch row and head has a mask of its own */
             assert_near((double)agreeing(kept, kept + (size_t)b * plane, plane) / (double)plane, share, wide);
-        for (int r = 1; r < 288; ++r) half += agreeing(kept + 48 * (r - 1), kept + 48 * r, 48); /* and so has every query */
+        for (int r = 1; r < 288; ++r)
+            half += agreeing(kept + 48 * (r - 1), kept + 48 * r, 48); /* and so has every query */
         assert_near((double)half / (287 * 48.0), share, wide);
         p.a.step = 10;
         assert_near((double)agreeing(kept, dropout_mask(&p, p.o, rate), plane) / (double)plane, share, wide);
@@ -760,10 +761,5 @@ static int run_path(const char *name, dea_path which) {
 }
 
 int main(void) {
-    int failed = run_path("plain path", DEA_PATH_PLAIN);
-    if (path_built(DEA_PATH_FAST))
-        failed += run_path("fast path", DEA_PATH_FAST);
-    else
-        print_message("fast path: not run: not built\n");
-    return failed;
+    return run_paths(run_path);
 }

@@ -95,10 +95,5 @@ static int run_path(const char *name, dea_path which) {
 }
 
 int main(void) {
-    int failed = run_path("plain path", DEA_PATH_PLAIN);
-    if (path_built(DEA_PATH_FAST))
-        failed += run_path("fast path", DEA_PATH_FAST);
-    else
-        print_message("fast path: not run: not built\n");
-    return failed;
+    return run_paths(run_path);
 }

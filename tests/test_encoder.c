@@ -126,7 +126,8 @@ static double worst_of(world *w, dea_group group) {
 static void still_gate(world *w) {
     for (int i = 0; i < w->e->config.layers; i++)
         memset(w->params + w->e->layer[i].attention.w_gate, 0,
-               (size_t)w->e->config.heads * (size_t)(2 * w->e->config.d_model / w->e->config.heads + 2) * sizeof(double));
+               (size_t)w->e->config.heads * (size_t)(2 * w->e->config.d_model / w->e->config.heads + 2) *
+                   sizeof(double));
 }
 
 static void check_gate(const encoder_config *config) {
@@ -189,7 +190,8 @@ static void test_isolation(void **state) {
     gradients(&w, w.grads, 1, 1, 1);
     for (int t = 0; t < w.e->table.count; t++) {
         const dea_tensor *tensor = &w.e->table.tensors[t];
-        const double *own = tensor->group == DEA_GROUP_GATE ? gate : task, *other = tensor->group == DEA_GROUP_GATE ? task : gate;
+        const double *own = tensor->group == DEA_GROUP_GATE ? gate : task,
+                     *other = tensor->group == DEA_GROUP_GATE ? task : gate;
         double size = 0;
         for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++) {
             assert_true(other[i] == 0);

@@ -89,7 +89,8 @@ static void watch_outputs(const victim *v, int call) {
     const problem *p = &v->p;
     const size_t real = sizeof(dea_real);
     if (call == FORWARD) {
-        dea_real *const maps[] = {p->a.maps.et0, p->a.maps.et1, p->a.maps.alpha_hat, p->a.maps.alpha_mix, p->a.maps.s, p->a.maps.a};
+        dea_real *const maps[] = {p->a.maps.et0,       p->a.maps.et1, p->a.maps.alpha_hat,
+                                  p->a.maps.alpha_mix, p->a.maps.s,   p->a.maps.a};
         for (int i = 0; i < 6; ++i) watch(maps[i], p->map_count * real);
         watch(p->o, p->o_count * real), watch(p->saved, p->saved_count * real);
     }
@@ -105,19 +106,27 @@ static void watch_outputs(const victim *v, int call) {
 static dea_status call_victim(const victim *v, int call, void *workspace, size_t bytes) {
     const dea_attention *a = &v->p.a;
     switch (call) {
-    case FORWARD: return dea_forward(a, v->o_at, v->saved_at, workspace, bytes);
-    case BACKWARD: return dea_backward(a, v->o_at, v->saved_at, v->d_o_at, v->g, workspace, bytes);
-    case GATE: return dea_gate_loss(a, v->gate_at, v->saved_at, v->g, v->result_at, workspace, bytes);
-    default: return dea_verify_isolation(a, v->gate_at, v->d_o_at, v->report_at, workspace, bytes);
+    case FORWARD:
+        return dea_forward(a, v->o_at, v->saved_at, workspace, bytes);
+    case BACKWARD:
+        return dea_backward(a, v->o_at, v->saved_at, v->d_o_at, v->g, workspace, bytes);
+    case GATE:
+        return dea_gate_loss(a, v->gate_at, v->saved_at, v->g, v->result_at, workspace, bytes);
+    default:
+        return dea_verify_isolation(a, v->gate_at, v->d_o_at, v->report_at, workspace, bytes);
     }
 }
 
 static size_t size_of_call(const victim *v, int call) {
     switch (call) {
-    case FORWARD: return dea_forward_workspace(&v->p.a);
-    case BACKWARD: return dea_backward_workspace(&v->p.a);
-    case GATE: return dea_gate_loss_workspace(&v->p.a, v->gate_at);
-    default: return dea_verify_isolation_workspace(&v->p.a, v->gate_at);
+    case FORWARD:
+        return dea_forward_workspace(&v->p.a);
+    case BACKWARD:
+        return dea_backward_workspace(&v->p.a);
+    case GATE:
+        return dea_gate_loss_workspace(&v->p.a, v->gate_at);
+    default:
+        return dea_verify_isolation_workspace(&v->p.a, v->gate_at);
     }
 }
 
@@ -154,7 +163,9 @@ static void check_spoiler(const spoiler *s, int options) {
 }
 
 #define SPOILER(name, statement)                                                                                       \
-    static void name(victim *v) { statement; }
+    static void name(victim *v) {                                                                                      \
+        statement;                                                                                                     \
+    }
 
 SPOILER(no_q, v->p.a.q = NULL)
 SPOILER(no_k, v->p.a.k = NULL)
@@ -250,7 +261,8 @@ SPOILER(blocks_overlap_out_of_order, v->p.blocks[3] = v->p.blocks[0])
 SPOILER(path_unknown, v->p.a.path = (dea_path)7)
 SPOILER(path_negative, v->p.a.path = (dea_path)-1)
 SPOILER(isa_unknown, v->p.a.isa = (dea_isa)9)
-SPOILER(fast_path_with_maps, v->p.a.path = DEA_PATH_FAST; if (!v->p.a.maps.s) v->p.a.maps.s = take_reals(v->p.map_count))
+SPOILER(fast_path_with_maps, v->p.a.path = DEA_PATH_FAST;
+        if (!v->p.a.maps.s) v->p.a.maps.s = take_reals(v->p.map_count))
 
 SPOILER(target_below, v->targets[9] = -2)
 SPOILER(target_beyond, v->targets[0] = 5)
@@ -339,8 +351,9 @@ static void test_workspaces(void **state) {
         {#x " batch stride negative", x##_batch_negative, DEA_ERR_STRIDE, calls, 0},                                   \
         {#x " tokens overlap", x##_tokens_overlap, DEA_ERR_STRIDE, calls, 0},                                          \
         {#x " heads overlap", x##_heads_overlap, DEA_ERR_STRIDE, calls, 0},                                            \
-        {#x " batch rows overlap", x##_batch_rows_overlap, DEA_ERR_STRIDE, calls, 0},                                  \
-        {#x " token stride 0", x##_same_row_for_all, DEA_ERR_STRIDE, calls, 0}
+        {#x " batch rows overlap", x##_batch_rows_overlap, DEA_ERR_STRIDE, calls, 0}, {                                \
+#        x " token stride 0", x##_same_row_for_all, DEA_ERR_STRIDE, calls, 0                                           \
+    }
 
 static void test_strides(void **state) {
     (void)state;
@@ -435,8 +448,8 @@ static void test_gate_options(void **state) {
 
 /* ---- aliasing -------------------------------------------------------------------------------------------------------- */
 /* Each output laid over each input and each other output in turn, by one element at either end. */
-static void check_alias(int call, dea_real **output, size_t count, const void *other, size_t other_bytes, const char *what,
-                        victim *v) {
+static void check_alias(int call, dea_real **output, size_t count, const void *other, size_t other_bytes,
+                        const char *what, victim *v) {
     char *at[2] = {(char *)(uintptr_t)other, (char *)(uintptr_t)other + other_bytes - sizeof(dea_real)};
     dea_real *keep = *output;
     for (int end = 0; end < 2; ++end) {
@@ -480,7 +493,8 @@ static void test_forward_aliasing(void **state) {
     check_alias(FORWARD, &v.o_at, p->o_count, p->a.maps.et0, p->map_count * real, "o over a map", &v);
     check_alias(FORWARD, &v.p.a.maps.s, p->map_count, p->a.maps.et1, p->map_count * real, "map over map", &v);
     check_alias(FORWARD, &v.o_at, p->o_count, v.workspace, dea_forward_workspace(&p->a), "o over workspace", &v);
-    check_alias(FORWARD, &v.saved_at, p->saved_count, v.workspace, dea_forward_workspace(&p->a), "saved over workspace", &v);
+    check_alias(FORWARD, &v.saved_at, p->saved_count, v.workspace, dea_forward_workspace(&p->a), "saved over workspace",
+                &v);
     assert_ok(call_victim(&v, FORWARD, v.workspace, v.bytes));
 }
 
@@ -586,7 +600,8 @@ static void test_linear(void **state) {
 
 static void test_layer_norm(void **state) {
     (void)state;
-    dea_real *in = take_gauss(24, 1), *dy = take_gauss(24, 1), *saved = take_gauss(6, 1), *out = take_reals(24), *out2 = take_reals(24);
+    dea_real *in = take_gauss(24, 1), *dy = take_gauss(24, 1), *saved = take_gauss(6, 1), *out = take_reals(24),
+             *out2 = take_reals(24);
     REFUSED(DEA_ERR_NULL, dea_layer_norm_forward(NULL, NULL, NULL, out, out2, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_NULL, dea_layer_norm_forward(in, NULL, NULL, NULL, out2, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_SHAPE, dea_layer_norm_forward(in, NULL, NULL, out, out2, 0, 4, 1e-5, NULL));
@@ -834,7 +849,8 @@ static void test_layer_calls(void **state) {
     assert_status(dea_layer_gate_loss(y, a, &l.gate, C, G, &l.result, W, B - 1), DEA_ERR_WORKSPACE);
     assert_status(dea_layer_gate_loss(y, a, &l.gate, C, P, &l.result, W, B), DEA_ERR_ALIAS);
     assert_true(all_untouched());
-    assert_true(!dea_layer_workspace(NULL, a, NULL) && !dea_layer_workspace(y, NULL, NULL) && !dea_layer_cache_count(NULL, a));
+    assert_true(!dea_layer_workspace(NULL, a, NULL) && !dea_layer_workspace(y, NULL, NULL) &&
+                !dea_layer_cache_count(NULL, a));
 }
 
 static void test_layer_options(void **state) {
@@ -847,8 +863,8 @@ static void test_layer_options(void **state) {
         double label, gamma;
         dea_status expected;
     } cases[] = {
-        {"cross attention", 4, 2, 3, 0.5, 0, DEA_ERR_SHAPE},   {"other heads", 3, 3, 2, 0.5, 0, DEA_ERR_SHAPE},
-        {"other width", 3, 2, 4, 0.5, 0, DEA_ERR_SHAPE},       {"a bad label", 3, 2, 3, 1.5, 0, DEA_ERR_LABEL},
+        {"cross attention", 4, 2, 3, 0.5, 0, DEA_ERR_SHAPE}, {"other heads", 3, 3, 2, 0.5, 0, DEA_ERR_SHAPE},
+        {"other width", 3, 2, 4, 0.5, 0, DEA_ERR_SHAPE},     {"a bad label", 3, 2, 3, 1.5, 0, DEA_ERR_LABEL},
         {"a bad gamma", 3, 2, 3, 0.5, 2, DEA_ERR_GAMMA},
     };
     watch_count = 0;
@@ -858,9 +874,11 @@ static void test_layer_options(void **state) {
         l.a.gamma = cases[i].gamma, l.labels[4] = cases[i].label;
         l.a.q = l.x; /* must stay */
         memcpy(watching[0].copy, &l.a, sizeof l.a);
-        assert_status(dea_layer_forward(&l.layer, l.params, &l.a, l.x, l.y, l.cache, l.workspace, l.bytes), cases[i].expected);
+        assert_status(dea_layer_forward(&l.layer, l.params, &l.a, l.x, l.y, l.cache, l.workspace, l.bytes),
+                      cases[i].expected);
         assert_true(all_untouched());
-        if (cases[i].expected == DEA_ERR_SHAPE) assert_true(!dea_layer_workspace(&l.layer, &l.a, NULL) && !dea_layer_cache_count(&l.layer, &l.a));
+        if (cases[i].expected == DEA_ERR_SHAPE)
+            assert_true(!dea_layer_workspace(&l.layer, &l.a, NULL) && !dea_layer_cache_count(&l.layer, &l.a));
     }
 }
 
@@ -871,7 +889,8 @@ static void test_adamw(void **state) {
     dea_table table = dea_table_init(tensors, 1), empty = dea_table_init(NULL, 0);
     static const int shape[1] = {6};
     assert_ok(dea_table_add(&table, "", "w", 1, shape, DEA_GROUP_MAIN, 0, NULL));
-    dea_real *p = take_gauss(table.elements, 1), *g = take_gauss(table.elements, 1), *m = take_zeros(table.elements), *v = take_zeros(table.elements);
+    dea_real *p = take_gauss(table.elements, 1), *g = take_gauss(table.elements, 1), *m = take_zeros(table.elements),
+             *v = take_zeros(table.elements);
     double norms[2] = {-7, -7};
     dea_adamw o = dea_adamw_init();
     watch(p, 6 * sizeof *p), watch(m, 6 * sizeof *m), watch(v, 6 * sizeof *v), watch(norms, sizeof norms);

@@ -48,6 +48,13 @@ static void guarded_free(void *p) {
 #undef free
 #include "thread_hooks.h"
 
+/* -DFAST_QUICK: fewer and smaller problems, for mutation testing. */
+#ifdef FAST_QUICK
+enum { QUICK = 1, TURNS = 45, PAIR_SEQ = 70, PAIR_DIM = 9, LONG_SEQ = 1030, LONG_STEP = 0, LONG_DIM = 5 };
+#else
+enum { QUICK = 0, TURNS = 150, PAIR_SEQ = 133, PAIR_DIM = 24, LONG_SEQ = 1025, LONG_STEP = 83, LONG_DIM = 16 };
+#endif
+
 #ifdef FAST_FLOAT
 static const double limit = 2e-4; /* of a tensor's largest element; both paths round */
 #else
@@ -120,7 +127,7 @@ static void check_attention(problem *p, dea_isa isa, double tolerance) {
         compare("sigma1", p->saved + (h * 4 + 1) * tq, plain.saved + (h * 4 + 1) * tq, tq, tolerance);
     }
     dea_real *fast_saved = p->saved;
-    for (int way = 0; way < 3; ++way) { /* fast after fast, fast after plain, plain after fast */
+    for (int way = 0; way < (QUICK && p->a.seq_q > 200 ? 1 : 3); ++way) { /* fast after fast, fast after plain, plain after fast */
         plain.g = take_gradients(p);
         p->g = take_gradients(p);
         dea_real *plain_saved = plain.saved;
@@ -193,7 +200,7 @@ static problem tell(int options, int batch, int heads, int seq, int d) {
 }
 
 static void test_random_shapes(void **state) {
-    for (int turn = 0; turn < 150; ++turn) {
+    for (int turn = 0; turn < TURNS; ++turn) {
         seed_numbers((uint64_t)turn);
         const int seq = turn % 7 == 0 ? 1 + below(300) : turn % 3 == 0 ? 1 + below(20) : 1 + below(90);
         const int d = turn % 5 == 0 ? 1 + below(160) : 1 + below(40);
@@ -218,7 +225,7 @@ static void test_option_pairs_at(int options) {
     static int turn;
     void *state = NULL;
     seed_numbers((uint64_t)options);
-    problem p = tell(options, 2, 2, 133, 24);
+    problem p = tell(options, 2, 2, PAIR_SEQ, PAIR_DIM);
     check_attention(&p, set_of(turn++), limit);
     release(&state);
 }
@@ -228,8 +235,9 @@ static void test_option_pairs(void **state) { (void)state, for_option_pairs(test
 static void test_long(void **state) {
     static const int options[] = {0, CROSS | LENGTHS, CAUSAL, TEMPERATURE | BLOCKS, DROPOUT | FUSED, CAUSAL | BLOCKS | DROPOUT};
     for (int i = 0; i < LENGTH(options); ++i) {
+        if (QUICK && i != 3 && i != 4) continue;
         seed_numbers((uint64_t)i);
-        problem p = tell(options[i], options[i] & LENGTHS ? 2 : 1, 1, 1025 + 83 * (i % 3), i % 2 ? 13 : 16);
+        problem p = tell(options[i], options[i] & LENGTHS ? 2 : 1, 1, LONG_SEQ + LONG_STEP * (i % 3), i % 2 ? 13 : LONG_DIM);
         check_attention(&p, set_of(i), 5 * limit);
         if (p.a.label_block_count) check_gate(&p, set_of(i), dea_gate_init());
         release(state);
@@ -239,7 +247,7 @@ static void test_long(void **state) {
 
 static void test_large_temperature(void **state) {
     static const int seqs[] = {50, 300, 1100};
-    for (int i = 0; i < 9; ++i) {
+    for (int i = 0; i < (QUICK ? 6 : 9); ++i) {
         const int options = TEMPERATURE | (i % 3 == 1 ? CAUSAL : i % 3 == 2 ? BLOCKS | DROPOUT : 0);
         seed_numbers((uint64_t)i);
         problem p = tell(options, 1, 2, seqs[i / 3], 16);
@@ -255,6 +263,9 @@ static void test_extremes(void **state) {
     for (int kind = 0; kind < 4; ++kind)
         for (int i = 0; i < LENGTH(seqs); ++i) {
             seed_numbers((uint64_t)(kind * 8 + i));
+            if (QUICK && seqs[i] > 1000 && kind != 1) continue;
+            /* In float a query across the far key has a sigma below the rounding of its own energies: nothing to compare. */
+            if (sizeof(dea_real) == sizeof(float) && seqs[i] > 1000 && kind == 1) continue;
             problem p = tell(kind == 3 ? CAUSAL : 0, 1, 1, seqs[i], 12);
             const size_t d = 12, n = (size_t)seqs[i];
             double tolerance = limit * 5;
@@ -292,7 +303,7 @@ static void test_causal_flat_beginning(void **state) {
 
 static void test_threads_change_no_bit(void **state) {
     static const int shapes[][4] = {{1, 1, 520, 20}, {2, 3, 40, 16}, {3, 1, 700, 8}, {1, 2, 1100, 8}};
-    for (int i = 0; i < LENGTH(shapes); ++i)
+    for (int i = 0; i < (QUICK ? 2 : LENGTH(shapes)); ++i)
         for (int causal = 0; causal < 2; ++causal) {
             seed_numbers((uint64_t)i);
             problem p = tell(BLOCKS | DROPOUT | TEMPERATURE | (causal ? CAUSAL : 0), shapes[i][0], shapes[i][1], shapes[i][2],
@@ -326,7 +337,7 @@ static void test_threads_change_no_bit(void **state) {
 }
 
 static void test_outputs_are_optional(void **state) {
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < (QUICK ? 2 : 4); ++i) {
         seed_numbers((uint64_t)i);
         problem p = tell(i % 2 ? CAUSAL : 0, 1, 2, i < 2 ? 70 : 1040, 12);
         on(&p, DEA_PATH_FAST, set_of(i));
@@ -384,6 +395,7 @@ static void test_bad_numbers_stay_in_their_rows(void **state) {
                     }
                 }
                 for (int j = AT + 1; causal && which == 0 && j < T; ++j) assert_true(all_finite(bad.g.dk + j * D, D));
+                for (int j = 0; causal && which == 0 && j <= AT; ++j) assert_false(all_finite(bad.g.dk + j * D, D));
                 release(state);
             }
 }
@@ -407,11 +419,11 @@ static void test_missing_set_is_an_error(void **state) {
     for (int i = 0; i < LENGTH(sets); ++i) {
         dea_attention a = dea_attention_init(1, 1, 4, 4);
         a.isa = sets[i];
-        const int there = dea__select(sets[i]) != NULL;
+        const int there = dea__select(sets[i]).slice != NULL;
         assert_int_equal(dea_forward_workspace(&a) > 0, there);
     }
-    assert_non_null(dea__select(DEA_ISA_AUTO));
-    assert_non_null(dea__select(DEA_ISA_BASELINE));
+    assert_true(dea__select(DEA_ISA_AUTO).slice != NULL);
+    assert_true(dea__select(DEA_ISA_BASELINE).slice != NULL);
 }
 
 /* The packed product in all four transposes, odd sizes, against sums in double. */
@@ -419,8 +431,8 @@ static void test_packed_product(void **state) {
     static const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {8, 48, 128}, {17, 49, 129}, {64, 31, 300}, {5, 130, 2}};
     for (int turn = 0; turn < LENGTH(shapes) * 4 * LENGTH(sets); ++turn) {
         const int *s = shapes[turn / 4 % LENGTH(shapes)], m = s[0], n = s[1], k = s[2], ta = turn & 1, tb = turn >> 1 & 1;
-        const dea__isa_table *set = dea__select(sets[turn / 4 / LENGTH(shapes)]);
-        if (!set) continue;
+        const dea__isa_table set = dea__select(sets[turn / 4 / LENGTH(shapes)]);
+        if (!set.gemm) continue;
         const dea_real beta = turn % 3 == 0 ? 0 : turn % 3 == 1 ? (dea_real)1 : (dea_real)0.5, alpha = (dea_real)(turn % 5 ? 1 : -2);
         seed_numbers((uint64_t)turn);
         const int lda = (ta ? m : k) + 1, ldb = (tb ? k : n) + 2, ldc = n + 3;
@@ -428,7 +440,7 @@ static void test_packed_product(void **state) {
         dea_real *c = take_gauss((size_t)(m * ldc), 1), *before = take_copy(c, (size_t)(m * ldc));
         if (beta == 0)
             for (int i = 0; i < m * n; ++i) c[i / n * ldc + i % n] = (dea_real)NAN;
-        set->gemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+        set.gemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
         for (int i = 0; i < m; ++i)
             for (int j = 0; j < ldc; ++j) {
                 double sum = beta == 0 ? 0 : (double)beta * (double)before[i * ldc + j];

@@ -8,9 +8,10 @@
 #include "golden.h"
 #include "support.h"
 
-static const char *const cases[] = {"tiny",          "plain",         "padded",  "all_masked", "cross",
-                                    "causal",        "labels_target", "medium",  "saturated",  "causal_padded_labels",
-                                    "labels_winner", "flat_keys",     "parallel", "labels_none_valid"};
+static const char *const cases[] = {
+    "tiny",          "plain",         "padded",   "all_masked",       "cross",
+    "causal",        "labels_target", "medium",   "saturated",        "causal_padded_labels",
+    "labels_winner", "flat_keys",     "parallel", "labels_none_valid"};
 
 static golden_file *read_case(const char *name) {
     char path[128];
@@ -36,11 +37,21 @@ static void check_way(int way) {
     }
 }
 
-static void test_plain(void **state) { (void)state, check_way(0); }
-static void test_fast(void **state) { (void)state, check_way(1); }
-static void test_auto(void **state) { (void)state, check_way(2); }
-static void test_plain_then_fast(void **state) { (void)state, check_way(3); }
-static void test_fast_then_plain(void **state) { (void)state, check_way(4); }
+static void test_plain(void **state) {
+    (void)state, check_way(0);
+}
+static void test_fast(void **state) {
+    (void)state, check_way(1);
+}
+static void test_auto(void **state) {
+    (void)state, check_way(2);
+}
+static void test_plain_then_fast(void **state) {
+    (void)state, check_way(3);
+}
+static void test_fast_then_plain(void **state) {
+    (void)state, check_way(4);
+}
 
 /* The comparison itself can fail: a tensor taken away, a NaN, a number off by more than the limit, a masked cell not 0. */
 static void test_comparison_fails(void **state) {
@@ -102,9 +113,12 @@ static void test_reader_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),           cmocka_unit_test(test_fast),
-        cmocka_unit_test(test_auto),            cmocka_unit_test(test_plain_then_fast),
-        cmocka_unit_test(test_fast_then_plain), cmocka_unit_test(test_comparison_fails),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_plain_then_fast),
+        cmocka_unit_test(test_fast_then_plain),
+        cmocka_unit_test(test_comparison_fails),
         cmocka_unit_test(test_reader_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

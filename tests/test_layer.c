@@ -61,7 +61,8 @@ static void size_model(model *m) {
 static void run_backward(model *m) {
     for (int l = m->count - 1; l >= 0; --l)
         assert_ok(dea_layer_backward(&m->layers[l], m->params, &m->a[l], l ? m->h : m->x, m->cache[l],
-                                     l + 1 < m->count ? m->dh : m->dy, l ? m->dh : m->dx, m->grads, m->workspace, m->bytes));
+                                     l + 1 < m->count ? m->dh : m->dy, l ? m->dh : m->dx, m->grads, m->workspace,
+                                     m->bytes));
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */
@@ -95,7 +96,8 @@ static void test_table(void **state) {
             known = 1;
             assert_int_equal(t->rank, rows[r].rank);
             size_t count = 1;
-            for (int k = 0; k < t->rank; ++k) assert_int_equal(t->shape[k], rows[r].shape[k]), count *= (size_t)t->shape[k];
+            for (int k = 0; k < t->rank; ++k)
+                assert_int_equal(t->shape[k], rows[r].shape[k]), count *= (size_t)t->shape[k];
             assert_int_equal(t->count, count);
             assert_int_equal(t->group, rows[r].group);
             assert_int_equal(t->decay != 0, rows[r].decay);
@@ -173,7 +175,8 @@ static void test_reset_options(void **state) {
     assert_memory_not_equal(m.params + m.layers[0].w_qkv, m.params + m.layers[0].w_qkv + 288, 144 * sizeof(dea_real));
     assert_true(m.params[m.layers[0].temperatures + 2] == 1.5);
     dea_layer defaults = dea_layer_init(12, 3);
-    assert_true(!defaults.use_temperature && !defaults.w_rel_identity && !defaults.tie_k_to_q && defaults.temperature == 2);
+    assert_true(!defaults.use_temperature && !defaults.w_rel_identity && !defaults.tie_k_to_q &&
+                defaults.temperature == 2);
 }
 
 static void test_fills(void **state) {
@@ -185,7 +188,8 @@ static void test_fills(void **state) {
         dea_fill_orthogonal(w, n, 3);
         for (int i = 0; i < n; ++i)
             for (int j = 0; j <= i; ++j) assert_near(product_with_transpose(w, n, i, j), i == j, 1e-12);
-        dea_fill_normal(gauss_w, (size_t)n * (size_t)n, 1, 3); /* the Gaussian it comes from: R has a positive diagonal */
+        dea_fill_normal(gauss_w, (size_t)n * (size_t)n, 1,
+                        3); /* the Gaussian it comes from: R has a positive diagonal */
         for (int i = 0; i < n; ++i) {
             double along = 0;
             for (int c = 0; c < n; ++c) along += w[i * n + c] * gauss_w[i * n + c];
@@ -223,7 +227,8 @@ static void test_layer_is_its_parts(void **state) {
     size_model(&m);
     run_forward(&m);
     dea_real *qkv = take_reals(B * T * 3 * D), *o = take_reals(B * T * D), *y = take_reals(B * T * D);
-    assert_ok(dea_linear_forward(m.x, m.params + m.layers[0].w_qkv, m.params + m.layers[0].b_qkv, qkv, B * T, D, 3 * D, NULL));
+    assert_ok(dea_linear_forward(m.x, m.params + m.layers[0].w_qkv, m.params + m.layers[0].b_qkv, qkv, B * T, D, 3 * D,
+                                 NULL));
     dea_attention a = dea_attention_init(B, H, T, W);
     dea_strides s = {T * 3 * D, W, 3 * D}, os = {T * D, W, D};
     a.threads.count = 1;
@@ -262,7 +267,8 @@ static void test_gradients_end_to_end(void **state) {
             memset(m.params + m.layers[l].w_gate, 0, 2 * 10 * sizeof(dea_real));
             m.params[m.layers[l].c_gate] = -0.4, m.params[m.layers[l].c_gate + 1] = 0.9;
             fill_gauss(m.params + m.layers[l].b_qkv, 24, 0.5);
-            if (variant & 2) m.a[l].causal = 1, m.a[l].key_lengths = lengths, m.a[l].dropout = 0.2, m.a[l].seed = (uint64_t)l;
+            if (variant & 2)
+                m.a[l].causal = 1, m.a[l].key_lengths = lengths, m.a[l].dropout = 0.2, m.a[l].seed = (uint64_t)l;
         }
         size_model(&m);
         run_forward(&m);
@@ -295,7 +301,8 @@ static void test_gradients_accumulate(void **state) {
     for (size_t i = 0; i < m.table.elements; ++i) assert_near(m.grads[i], 2 * once[i], 1e-12 * (1 + fabs(once[i])));
     assert_same_bits(dx, m.dx, m.activations);
     dea_real *grads = take_zeros(m.table.elements);
-    assert_ok(dea_layer_backward(&m.layers[1], m.params, &m.a[1], m.h, m.cache[1], m.dy, NULL, grads, m.workspace, m.bytes));
+    assert_ok(
+        dea_layer_backward(&m.layers[1], m.params, &m.a[1], m.h, m.cache[1], m.dy, NULL, grads, m.workspace, m.bytes));
     size_t from = m.layers[1].w_qkv, count = m.table.elements - from;
     assert_same_bits(grads + from, once + from, count);
     assert_true(all_zero(grads, from)); /* a layer touches its own tensors only */

@@ -39,7 +39,8 @@ static void literal_step(const dea_adamw *o, arena *a, int step, double factor) 
             a->m[j] = o->beta1 * a->m[j] + (1 - o->beta1) * grad;
             a->v[j] = o->beta2 * a->v[j] + (1 - o->beta2) * grad * grad;
             double mhat = a->m[j] / (1 - pow(o->beta1, step)), vhat = a->v[j] / (1 - pow(o->beta2, step));
-            a->params[j] = old - lr * mhat / (sqrt(vhat) + o->eps) - (a->tensors[i].decay ? lr * o->weight_decay * old : 0);
+            a->params[j] =
+                old - lr * mhat / (sqrt(vhat) + o->eps) - (a->tensors[i].decay ? lr * o->weight_decay * old : 0);
         }
     }
 }
@@ -62,7 +63,7 @@ static void test_adamw_is_adamw(void **state) {
     dea_adamw o = dea_adamw_init();
     o.lr[0] = 3e-2, o.lr[1] = 1e-1, o.weight_decay = 0.3, o.eps = 1e-3;
     for (int step = 1; step <= 20; ++step) {
-        o.clip[step % 2] = step % 5 ? 1 : 0; /* 0: no clipping */
+        o.clip[step % 2] = step % 5 ? 1 : 0;                                       /* 0: no clipping */
         double main_scale = step % 3 ? 0.05 : 5, gate_scale = step % 2 ? 7 : 0.02; /* clipped now and then */
         for (int i = 0; i < 4; ++i)
             fill_gauss(a.grads + a.tensors[i].offset, a.tensors[i].count, i < 2 ? main_scale : gate_scale);
@@ -78,8 +79,7 @@ static void test_adamw_is_adamw(void **state) {
             }
         double expected[2] = {0, 0};
         for (int i = 0; i < 4; ++i)
-            for (size_t j = 0; j < a.tensors[i].count; ++j)
-                expected[i / 2] += pow(a.grads[a.tensors[i].offset + j], 2);
+            for (size_t j = 0; j < a.tensors[i].count; ++j) expected[i / 2] += pow(a.grads[a.tensors[i].offset + j], 2);
         assert_near(norms[0], sqrt(expected[0]), 1e-12 * norms[0]);
         assert_near(norms[1], sqrt(expected[1]), 1e-12 * norms[1]);
     }
@@ -188,10 +188,11 @@ static void test_bands(void **state) {
         double alpha;
         dea_band band;
     } cases[] = {
-        {0, DEA_BAND_NEAR},        {0.05, DEA_BAND_NEAR},    {0.0501, DEA_BAND_BETWEEN}, {0.1499, DEA_BAND_BETWEEN},
-        {0.15, DEA_BAND_WEAK},     {0.30, DEA_BAND_WEAK},    {0.3001, DEA_BAND_BETWEEN}, {0.7499, DEA_BAND_BETWEEN},
-        {0.75, DEA_BAND_STRONG},   {0.95, DEA_BAND_STRONG},  {0.951, DEA_BAND_BETWEEN},  {-0.01, DEA_BAND_BETWEEN},
-        {0.5, DEA_BAND_BETWEEN},   {(double)NAN, DEA_BAND_BETWEEN},
+        {0, DEA_BAND_NEAR},         {0.05, DEA_BAND_NEAR},           {0.0501, DEA_BAND_BETWEEN},
+        {0.1499, DEA_BAND_BETWEEN}, {0.15, DEA_BAND_WEAK},           {0.30, DEA_BAND_WEAK},
+        {0.3001, DEA_BAND_BETWEEN}, {0.7499, DEA_BAND_BETWEEN},      {0.75, DEA_BAND_STRONG},
+        {0.95, DEA_BAND_STRONG},    {0.951, DEA_BAND_BETWEEN},       {-0.01, DEA_BAND_BETWEEN},
+        {0.5, DEA_BAND_BETWEEN},    {(double)NAN, DEA_BAND_BETWEEN},
     };
     for (int i = 0; i < LENGTH(cases); ++i) assert_int_equal(dea_band_of(cases[i].alpha), cases[i].band);
     static const dea_band bands[] = {DEA_BAND_NEAR, DEA_BAND_WEAK, DEA_BAND_STRONG, DEA_BAND_BETWEEN};
@@ -241,14 +242,18 @@ static double max_min(const double *y, const double *w, int n, int i) {
     return best;
 }
 
-static double *take_doubles(int n) { return take((size_t)n * sizeof(double)); }
+static double *take_doubles(int n) {
+    return take((size_t)n * sizeof(double));
+}
 
 /* Random points, x with ties; pooled by hand for the brute force. */
 static void check_isotonic(int n, int weighted) {
-    double *x = take_doubles(n), *y = take_doubles(n), *w = take_doubles(n), *kx = take_doubles(n), *ky = take_doubles(n);
+    double *x = take_doubles(n), *y = take_doubles(n), *w = take_doubles(n), *kx = take_doubles(n),
+           *ky = take_doubles(n);
     double *px = take_doubles(n), *py = take_doubles(n), *pw = take_doubles(n);
     int knots = -1, pooled = 0;
-    for (int i = 0; i < n; ++i) x[i] = below(n) - 3, y[i] = 0.3 * x[i] + 3 * gauss(), w[i] = weighted ? uniform(0.1, 4) : 1;
+    for (int i = 0; i < n; ++i)
+        x[i] = below(n) - 3, y[i] = 0.3 * x[i] + 3 * gauss(), w[i] = weighted ? uniform(0.1, 4) : 1;
     for (int v = -3; v < n; ++v) {
         double sum = 0, weight = 0;
         for (int i = 0; i < n; ++i)
@@ -276,7 +281,7 @@ static void test_isotonic(void **state) {
 static void test_isotonic_between_and_outside(void **state) {
     (void)state;
     static const double kx[4] = {1, 2, 4, 8}, ky[4] = {0.1, 0.3, 0.3, 0.7};
-    static const double cases[][2] = {{0, 0.1}, {1, 0.1},  {1.5, 0.2}, {2, 0.3}, {3, 0.3},
+    static const double cases[][2] = {{0, 0.1}, {1, 0.1}, {1.5, 0.2}, {2, 0.3}, {3, 0.3},
                                       {4, 0.3}, {5, 0.4}, {8, 0.7},   {9, 0.7}, {1e300, 0.7}};
     for (int i = 0; i < LENGTH(cases); ++i) assert_near(dea_isotonic_apply(kx, ky, 4, cases[i][0]), cases[i][1], 1e-15);
     assert_near(dea_isotonic_apply(kx, ky, 1, 77), 0.1, 0);
@@ -287,7 +292,8 @@ static void test_isotonic_between_and_outside(void **state) {
     assert_int_equal(knots, 1);
     assert_near(y1[0], 3, 1e-15);
     double same_x[4] = {4, 3, 2, 1}, same_y[4] = {4, 3, 2, 1}, x4[4], y4[4]; /* in order already: kept as it is */
-    assert_ok(dea_isotonic_fit(same_x, same_y, NULL, 4, x4, y4, &knots, take(dea_isotonic_workspace(4)), dea_isotonic_workspace(4)));
+    assert_ok(dea_isotonic_fit(same_x, same_y, NULL, 4, x4, y4, &knots, take(dea_isotonic_workspace(4)),
+                               dea_isotonic_workspace(4)));
     assert_int_equal(knots, 4);
     for (int i = 0; i < 4; ++i) assert_true(x4[i] == i + 1 && y4[i] == i + 1);
 }

@@ -30,8 +30,16 @@ static double linear_loss(void *context) {
 
 static part draw_linear(int rows, int in, int out, int bias) {
     size_t r = (size_t)rows, i = (size_t)in, o = (size_t)out;
-    part p = {take_gauss(r * i, 1), take_gauss(o * i, 1), bias ? take_gauss(o, 1) : NULL, take_reals(r * o),
-              take_gauss(r * o, 1), rows, in, out, NULL, 0};
+    part p = {take_gauss(r * i, 1),
+              take_gauss(o * i, 1),
+              bias ? take_gauss(o, 1) : NULL,
+              take_reals(r * o),
+              take_gauss(r * o, 1),
+              rows,
+              in,
+              out,
+              NULL,
+              0};
     return p;
 }
 
@@ -87,8 +95,16 @@ static void test_layer_norm(void **state) {
     for (int s = 0; s < 6; ++s) {
         int rows = s < 2 ? 3 : 37, width = s < 2 ? 4 + s : 9, affine = s % 2;
         size_t R = (size_t)rows, W = (size_t)width;
-        part p = {take_gauss(R * W, 2), affine ? take_gauss(W, 1) : NULL, affine ? take_gauss(W, 1) : NULL,
-                  take_reals(R * W), take_gauss(R * W, 1), rows, width, 0, NULL, s > 3 ? 1e-12 : 0.1};
+        part p = {take_gauss(R * W, 2),
+                  affine ? take_gauss(W, 1) : NULL,
+                  affine ? take_gauss(W, 1) : NULL,
+                  take_reals(R * W),
+                  take_gauss(R * W, 1),
+                  rows,
+                  width,
+                  0,
+                  NULL,
+                  s > 3 ? 1e-12 : 0.1};
         dea_real *saved = take_reals(2 * R), *y = take_reals(R * W);
         assert_ok(dea_layer_norm_forward(p.x, p.w, p.b, y, saved, rows, width, p.number, NULL));
         norm_loss(&p);
@@ -112,7 +128,8 @@ static void test_layer_norm(void **state) {
         assert_same_bits(in_place, dx, R * W);
         for (size_t c = 0; c < W; ++c) dgain[c] -= dgain0[c], dbias[c] -= dbias0[c];
         check_gradient("x", norm_loss, &p, p.x, dx, R * W);
-        if (affine) check_gradient("gain", norm_loss, &p, p.w, dgain, W), check_gradient("bias", norm_loss, &p, p.b, dbias, W);
+        if (affine)
+            check_gradient("gain", norm_loss, &p, p.w, dgain, W), check_gradient("bias", norm_loss, &p, p.b, dbias, W);
         dea_real *only = take_copy(dgain0, W); /* without dx, parameters' gradients are the same */
         assert_ok(dea_layer_norm_backward(p.x, p.w, saved, p.dy, NULL, only, NULL, rows, width, NULL));
         for (size_t c = 0; c < W; ++c) assert_near(only[c] - dgain0[c], dgain[c], 1e-13);
@@ -319,9 +336,11 @@ static void test_thread_count_changes_no_bit(void **state) {
     enum { ROWS = 211, IN = 23, OUT = 17, MANY = 30011 };
     seed_numbers(50);
     part p = draw_linear(ROWS, IN, OUT, 1);
-    dea_real *gain = take_gauss(IN, 1), *bias = take_gauss(IN, 1), *big = take_gauss(MANY, 2), *dbig = take_gauss(MANY, 1);
+    dea_real *gain = take_gauss(IN, 1), *bias = take_gauss(IN, 1), *big = take_gauss(MANY, 2),
+             *dbig = take_gauss(MANY, 1);
     dea_real *norm_dy = take_gauss(ROWS * IN, 1), *expected[11];
-    static const size_t sizes[11] = {ROWS * OUT, ROWS * IN, OUT * IN, OUT, ROWS * IN, 2 * ROWS, ROWS * IN, IN, IN, MANY, MANY};
+    static const size_t sizes[11] = {ROWS * OUT, ROWS * IN, OUT * IN, OUT,  ROWS * IN, 2 * ROWS,
+                                     ROWS * IN,  IN,        IN,       MANY, MANY};
     for (int run = 0; run < 2 * LENGTH(counts); ++run) {
         dea_threads threads = {counts[run / 2], run % 2 ? run_in_threads : run_backwards, NULL};
         dea_real *out[11];

@@ -124,7 +124,8 @@ static void test_resume_is_as_uninterrupted(void **state) {
     assert_same_bits(&whole, &second);
     assert_true(second.best == whole.best && second.best_step == 5);
     for (int i = 0; i < whole.feed.count; i++)
-        assert_memory_equal(&whole.feed.source[i].state.accuracy, &second.feed.source[i].state.accuracy, sizeof(double));
+        assert_memory_equal(&whole.feed.source[i].state.accuracy, &second.feed.source[i].state.accuracy,
+                            sizeof(double));
     trainer_close(&whole);
     trainer_close(&second);
 }
@@ -166,8 +167,10 @@ static void test_gate_loss_and_fixed_alpha(void **state) {
     for (int i = 0; i < with.e->table.count; i++) { /* one step: the main group does not know of the gate loss */
         const dea_tensor *tensor = &with.e->table.tensors[i];
         const size_t bytes = tensor->count * sizeof(dea_real);
-        if (tensor->group == DEA_GROUP_MAIN) assert_memory_equal(with.params + tensor->offset, without.params + tensor->offset, bytes);
-        else assert_memory_not_equal(with.params + tensor->offset, without.params + tensor->offset, bytes);
+        if (tensor->group == DEA_GROUP_MAIN)
+            assert_memory_equal(with.params + tensor->offset, without.params + tensor->offset, bytes);
+        else
+            assert_memory_not_equal(with.params + tensor->offset, without.params + tensor->offset, bytes);
     }
     c.model.fixed_alpha = 0;
     c.gate_loss = 1;
@@ -215,7 +218,8 @@ static void test_masking(void **state) {
     tokenizer *v = trainer_vocabulary(&c, NULL, NULL, &error);
     samples list = {0};
     encoded_pair pair = {0};
-    const char *text = "the box is bigger than the jar. the chest fits inside the crate. the suitcase is bigger than the box.";
+    const char *text =
+        "the box is bigger than the jar. the chest fits inside the crate. the suitcase is bigger than the box.";
     int asked = 0, masked = 0, kept = 0, tokens = 0;
     for (uint64_t i = 0; i < 2000; i++) {
         samples_clear(&list);
@@ -240,7 +244,8 @@ static void test_masking(void **state) {
     tokenizer_free(v);
 }
 
-static void add_row(rows *list, const char *split, const char *source, int label, const char *premise, const char *hypothesis) {
+static void add_row(rows *list, const char *split, const char *source, int label, const char *premise,
+                    const char *hypothesis) {
     const row r = {split, source, "Size", label, label ? "true" : "hard", 1, "g", premise, hypothesis};
     text_error error;
     assert_int_equal(rows_add(list, &r, &error), 0);
@@ -250,8 +255,10 @@ static void add_row(rows *list, const char *split, const char *source, int label
 static void test_learns(void **state) {
     (void)state;
     rows list = {0};
-    static const char *const premises[] = {"the box is big.", "the jar is small.", "the chest is old.", "the crate is new."};
-    for (int i = 0; i < 8; i++) add_row(&list, "train", "own", (i / 4 + i) % 2, premises[i % 4], i / 4 ? "it is." : "it is not.");
+    static const char *const premises[] = {"the box is big.", "the jar is small.", "the chest is old.",
+                                           "the crate is new."};
+    for (int i = 0; i < 8; i++)
+        add_row(&list, "train", "own", (i / 4 + i) % 2, premises[i % 4], i / 4 ? "it is." : "it is not.");
     static trainer t;
     text_error error = {""};
     trainer_step_report report = {0};
@@ -302,7 +309,8 @@ static void test_stored_rows(void **state) {
     trainer_close(&t);
     trainer_config empty = quick();
     assert_int_equal(settings_sources(&empty, "absent", &error), 0);
-    assert_int_equal(trainer_open(&t, &empty, trainer_vocabulary(&empty, &list, NULL, &error), &list, NULL, 1, &error), -1);
+    assert_int_equal(trainer_open(&t, &empty, trainer_vocabulary(&empty, &list, NULL, &error), &list, NULL, 1, &error),
+                     -1);
     assert_non_null(strstr(error.message, "no row of split train"));
     rows_free(&list);
 }
@@ -404,18 +412,22 @@ static void test_wrong_use(void **state) {
         {"-p quick --oracle %s/absent.jsonl -o %s/a", "absent.jsonl", 1},
         {"-p quick --data %s/bad.tsv -o %s/a", "bad.tsv:2:", 1},
         {"-p quick --data %s/devonly.tsv -o %s/a", "no row of split train", 1},
+        {"-p quick --set max-length=9 --data %s/long.tsv -o %s/a", "longer than the model's 9", 1},
         {"-p quick --sources babi99 -o %s/a", "babi99", 1},
         {"-p quick -o /proc/no/folder", "/proc/no/folder", 1},
         {"-p quick --log %s/no/log -o %s/a", "--log", 1},
     };
     write_file(in_folder("bad.tsv"), "1\tthe box is big.\tit is.\nyes\tno\n");
+    write_file(in_folder("long.tsv"), "1\tthe box is bigger than the jar.\tit is.\n0\tthe box is big.\tit is.\n");
     write_file(in_folder("devonly.tsv"), "dev\town\tSize\t1\ttrue\t1\tg\tthe box is big.\tit is.\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(arguments, sizeof arguments, cases[i].arguments, folder, folder);
         const int code = program(arguments, output, sizeof output);
         const size_t length = strlen(output);
-        if (code != cases[i].code || !strstr(output, cases[i].says) || length == 0) fail_msg("%s: exit %d, '%s'", arguments, code, output);
-        if (i > 0 && strchr(output, '\n') != output + length - 1) fail_msg("%s: more than one line: '%s'", arguments, output);
+        if (code != cases[i].code || !strstr(output, cases[i].says) || length == 0)
+            fail_msg("%s: exit %d, '%s'", arguments, code, output);
+        if (i > 0 && strchr(output, '\n') != output + length - 1)
+            fail_msg("%s: more than one line: '%s'", arguments, output);
     }
 }
 
@@ -436,11 +448,13 @@ static void test_program(void **state) {
     assert_int_equal(program(arguments, output, sizeof output), 1); /* the folder holds a run */
     assert_non_null(strstr(output, "holds a run already"));
     /* Fine-tuning: a masked language model first, then its weights on pairs. */
-    write_file(in_folder("text.txt"), "the box is bigger than the jar, and the jar fits inside the box.\nthe chest is old.\n");
+    write_file(in_folder("text.txt"),
+               "the box is bigger than the jar, and the jar fits inside the box.\nthe chest is old.\n");
     snprintf(arguments, sizeof arguments, "-p quick --steps 3 --mlm %s/text.txt -o %s/lm", folder, folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     assert_non_null(strstr(output, "LM loss"));
-    snprintf(arguments, sizeof arguments, "-p quick --steps 3 --init %s/lm/last.safetensors -o %s/tuned", folder, folder);
+    snprintf(arguments, sizeof arguments, "-p quick --steps 3 --init %s/lm/last.safetensors -o %s/tuned", folder,
+             folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     assert_non_null(strstr(output, "done at step 3"));
     snprintf(arguments, sizeof arguments, "-p quick --steps 2 --oracle truth -o %s/truth", folder);
@@ -460,8 +474,8 @@ static void test_interrupt(void **state) {
     assert_true(child >= 0);
     if (child == 0) {
         if (!freopen("/dev/null", "w", stdout)) _exit(126);
-        execl("build/train", "train", "-p", "quick", "--set", "eval-every=1000", "--steps", "100000", "-o", in_folder("stopped"), "--log",
-              in_folder("stopped.jsonl"), (char *)NULL);
+        execl("build/train", "train", "-p", "quick", "--set", "eval-every=1000", "--steps", "100000", "-o",
+              in_folder("stopped"), "--log", in_folder("stopped.jsonl"), (char *)NULL);
         _exit(127);
     }
     char line[4096];
@@ -477,7 +491,8 @@ static void test_interrupt(void **state) {
     kill(child, SIGINT);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
-    snprintf(arguments, sizeof arguments, "--resume %s/stopped/state.safetensors --steps 40 -o %s/stopped", folder, folder);
+    snprintf(arguments, sizeof arguments, "--resume %s/stopped/state.safetensors --steps 40 -o %s/stopped", folder,
+             folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     snprintf(command, sizeof command, "cmp %s/never/last.safetensors %s/stopped/last.safetensors", folder, folder);
     if (system(command)) fail_msg("resumed weights differ: %s", output);
@@ -485,11 +500,19 @@ static void test_interrupt(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_and_seeds), cmocka_unit_test(test_resume_is_as_uninterrupted),
-        cmocka_unit_test(test_resume_refuses_other_data_and_weights), cmocka_unit_test(test_gate_loss_and_fixed_alpha),
-        cmocka_unit_test(test_learns), cmocka_unit_test(test_padding), cmocka_unit_test(test_masking),
-        cmocka_unit_test(test_stored_rows), cmocka_unit_test(test_stages), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_program), cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_threads_and_seeds),
+        cmocka_unit_test(test_resume_is_as_uninterrupted),
+        cmocka_unit_test(test_resume_refuses_other_data_and_weights),
+        cmocka_unit_test(test_gate_loss_and_fixed_alpha),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_masking),
+        cmocka_unit_test(test_stored_rows),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_interrupt),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -25,7 +25,7 @@ static const char *const describe16[] = {
     "two people, one fact each (all animals or all colours); a question on one fact",
     "three people, one fact each; a question on one fact",
     "two people with animal and colour; a question on one fact",
-    "four people with animal and colour; a question on one fact",
+    "three people with animal and colour; a question on one fact",
     "three people, 5 facts: the asked one's colour follows from somebody with the same animal",
     "four people, 7 facts, the same question",
     "the full story: five people, 9 facts, the same question",
@@ -148,7 +148,7 @@ static void draw16(const data_stream *s, rng *r, data_story *story) {
         return;
     }
     int told = s->stage <= 4; /* the asked person's colour stands in the story */
-    int n = (const int[]){2, 4, 3, 4, 5}[s->stage - 3], who[PEOPLE], kind[4], shade[4], has[PEOPLE];
+    int n = (const int[]){2, 3, 3, 4, 5}[s->stage - 3], who[PEOPLE], kind[4], shade[4], has[PEOPLE];
     int ask_animal = told && rng_coin(r);
     asked16 a = ask_animal ? decode16(s->choice[(uint32_t)s->classes + rng_below(r, (uint32_t)(s->n - s->classes))])
                            : decode16(s->choice[rng_below(r, (uint32_t)s->classes)]);

@@ -44,7 +44,8 @@ static const char *plain_word(const wordnet *w, uint32_t s) {
     for (uint32_t i = 0; i < w->synset[s].words; i++) {
         const char *word = w->word[w->synset[s].word + i];
         const size_t length = strlen(word);
-        if (length < LEAST_LETTERS || length > MOST_LETTERS || strspn(word, "abcdefghijklmnopqrstuvwxyz") != length) continue;
+        if (length < LEAST_LETTERS || length > MOST_LETTERS || strspn(word, "abcdefghijklmnopqrstuvwxyz") != length)
+            continue;
         return is_plural(word) ? NULL : word;
     }
     return NULL;
@@ -78,7 +79,8 @@ static int read_known(known *k, const wordnet *w, const rows *list, const char *
     for (size_t i = 0; i < list->count; i++) {
         const row *r = &list->row[i];
         if (strcmp(r->source, source)) continue;
-        if (string_map_add(&k->heads, r->group, strlen(r->group)) == STRING_MAP_NONE) return text_fail_memory(error, 64);
+        if (string_map_add(&k->heads, r->group, strlen(r->group)) == STRING_MAP_NONE)
+            return text_fail_memory(error, 64);
         if (note_tail(&k->tails, r->hypothesis, error)) return -1;
     }
     k->synset = malloc((k->tails.count + 1) * sizeof *k->synset);
@@ -109,7 +111,8 @@ static int find_isa(const wordnet *w, const known *k, uint64_t seed, items *list
         size_t fit[WORDNET_CLOSURE], found = 0;
         for (size_t t = 0; t < k->tails.count; t++)
             for (size_t i = 1; i < n; i++)
-                if (reached[i] == k->synset[t] && !given_away(&one, k->tails.entry[t].bytes) && found < WORDNET_CLOSURE) fit[found++] = t;
+                if (reached[i] == k->synset[t] && !given_away(&one, k->tails.entry[t].bytes) && found < WORDNET_CLOSURE)
+                    fit[found++] = t;
         if (!found) continue;
         rng r = {rng_derive(seed, hash_string(1, one.word)), 0};
         for (int taken = 0; taken < TAILS && found > 0; taken++) {
@@ -182,10 +185,23 @@ static int add_rows(const wordnet *w, uint64_t seed, const items *list, int is_p
         if (!lie) continue;
         const char *verb = is_part ? "is part of" : "is";
         snprintf(premise, sizeof premise, "%s : %s.", one->word, one->gloss);
-        snprintf(claim[1], sizeof claim[1], "%s %s %s %s %s.", article(one->word), one->word, verb, article(one->tail), one->tail);
-        if (reversed) snprintf(claim[0], sizeof claim[0], "%s %s %s %s %s.", article(one->tail), one->tail, verb, article(one->word), one->word);
-        else snprintf(claim[0], sizeof claim[0], "%s %s %s %s %s.", article(one->word), one->word, verb, article(lie->tail), lie->tail);
-        const row like = {"train", is_part ? "partof" : "isa", is_part ? "PartOf" : "IsA", 0, any ? "easy" : "hard", 0, one->word, premise, ""};
+        snprintf(claim[1], sizeof claim[1], "%s %s %s %s %s.", article(one->word), one->word, verb, article(one->tail),
+                 one->tail);
+        if (reversed)
+            snprintf(claim[0], sizeof claim[0], "%s %s %s %s %s.", article(one->tail), one->tail, verb,
+                     article(one->word), one->word);
+        else
+            snprintf(claim[0], sizeof claim[0], "%s %s %s %s %s.", article(one->word), one->word, verb,
+                     article(lie->tail), lie->tail);
+        const row like = {"train",
+                          is_part ? "partof" : "isa",
+                          is_part ? "PartOf" : "IsA",
+                          0,
+                          any ? "easy" : "hard",
+                          0,
+                          one->word,
+                          premise,
+                          ""};
         if (add_twin_rows(out, &like, claim[0], claim[1], error)) return -1;
     }
     return 0;

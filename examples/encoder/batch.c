@@ -27,7 +27,8 @@ int samples_add(samples *list, const encoded_pair *pair, int label, int tag, tex
     if (!at) return text_fail_memory(error, sizeof *at);
     list->at = at;
     if (grow_ints(arrays, 5, &list->token_capacity, list->tokens + pair->length, error)) return -1;
-    const size_t blocks_before = list->count ? list->at[list->count - 1].block_begin + (size_t)list->at[list->count - 1].block_count : 0;
+    const size_t blocks_before =
+        list->count ? list->at[list->count - 1].block_begin + (size_t)list->at[list->count - 1].block_count : 0;
     for (size_t i = 0; i < pair->length; i++) {
         list->id[list->tokens + i] = pair->id[i];
         list->segment[list->tokens + i] = pair->segment[i];
@@ -41,7 +42,9 @@ int samples_add(samples *list, const encoded_pair *pair, int label, int tag, tex
     return 0;
 }
 
-void samples_clear(samples *list) { list->count = list->tokens = list->blocks.count = 0; }
+void samples_clear(samples *list) {
+    list->count = list->tokens = list->blocks.count = 0;
+}
 
 void samples_free(samples *list) {
     free(list->at);
@@ -64,8 +67,10 @@ static int random_token(const tokenizer *t, rng *r) {
 static void mask_token(samples *list, size_t at, const tokenizer *t, rng *r) {
     const uint32_t what = rng_below(r, 10);
     list->masked[at] = list->id[at];
-    if (what < 8) list->id[at] = tokenizer_mask(t);
-    else if (what == 8) list->id[at] = random_token(t, r);
+    if (what < 8)
+        list->id[at] = tokenizer_mask(t);
+    else if (what == 8)
+        list->id[at] = random_token(t, r);
 }
 
 void samples_mask_last(samples *list, const tokenizer *t, uint64_t seed, uint64_t index) {
@@ -162,11 +167,13 @@ static void fill_row(batch_buffer *b, const samples *list, const sample *s, size
     b->label[row] = s->label;
 }
 
-int batch_fill(batch_buffer *b, const samples *list, const batch_plan *plan, size_t slice, int with_labels, text_error *error) {
+int batch_fill(batch_buffer *b, const samples *list, const batch_plan *plan, size_t slice, int with_labels,
+               text_error *error) {
     const batch_slice *cut = &plan->slice[slice];
     const size_t length = (size_t)cut->length, rows = (size_t)cut->count;
     size_t blocks = 0;
-    for (size_t r = 0; with_labels && r < rows; r++) blocks += (size_t)list->at[plan->order[cut->begin + r]].block_count;
+    for (size_t r = 0; with_labels && r < rows; r++)
+        blocks += (size_t)list->at[plan->order[cut->begin + r]].block_count;
     if (reserve(b, rows, rows * length, blocks, error)) return -1;
     b->labelled = b->asked = 0;
     blocks = 0;
@@ -179,8 +186,17 @@ int batch_fill(batch_buffer *b, const samples *list, const batch_plan *plan, siz
         }
         b->labelled += with_labels && s->block_count > 0;
     }
-    b->batch = (encoder_batch){cut->count, cut->length, b->id, b->segment, b->sentence, b->place, b->lengths, b->label,
-                               b->asked ? b->masked : NULL, blocks ? b->block : NULL, blocks};
+    b->batch = (encoder_batch){cut->count,
+                               cut->length,
+                               b->id,
+                               b->segment,
+                               b->sentence,
+                               b->place,
+                               b->lengths,
+                               b->label,
+                               b->asked ? b->masked : NULL,
+                               blocks ? b->block : NULL,
+                               blocks};
     return 0;
 }
 

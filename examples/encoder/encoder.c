@@ -25,7 +25,9 @@ encoder_config encoder_config_default(void) {
 
 static const char *const positions_names[] = {"sinusoidal", "learnt", "sentence"};
 
-const char *encoder_positions_name(encoder_positions positions) { return positions_names[positions]; }
+const char *encoder_positions_name(encoder_positions positions) {
+    return positions_names[positions];
+}
 
 int encoder_positions_by_name(const char *name, encoder_positions *positions) {
     for (int i = 0; i < 3; i++)
@@ -40,15 +42,18 @@ int encoder_positions_by_name(const char *name, encoder_positions *positions) {
 static const char *config_fault(const encoder_config *c) {
     if (c->vocab < 1) return "the vocabulary is empty";
     if (c->segments < 1 || c->max_length < 1) return "segments and the maximal length must be at least 1";
-    if (c->d_model < 1 || c->heads < 1 || c->d_model % c->heads) return "the width must be a multiple of the number of heads";
+    if (c->d_model < 1 || c->heads < 1 || c->d_model % c->heads)
+        return "the width must be a multiple of the number of heads";
     if (c->layers < 1 || c->feed_forward < 1) return "layers and the feed-forward width must be at least 1";
     if (c->classes < 0) return "the number of classes is negative";
     if (c->classes == 0 && !c->language_model) return "a model needs a class head or a language-model head";
-    if (c->positions < ENCODER_SINUSOIDAL || c->positions > ENCODER_SENTENCE) return "this kind of positions is unknown";
+    if (c->positions < ENCODER_SINUSOIDAL || c->positions > ENCODER_SENTENCE)
+        return "this kind of positions is unknown";
     if (c->positions == ENCODER_SINUSOIDAL && c->d_model % 2) return "sinusoidal positions need an even width";
     if (!(c->norm_eps > 0) || !(c->embedding_std > 0)) return "norm eps and embedding std must be above 0";
     if (!(c->dropout >= 0 && c->dropout < 1)) return "dropout must be in [0, 1)";
-    if (c->use_temperature && !(c->temperature > 0 && isfinite(c->temperature))) return "the temperature must be above 0";
+    if (c->use_temperature && !(c->temperature > 0 && isfinite(c->temperature)))
+        return "the temperature must be above 0";
     if (!(c->fixed_alpha <= DEA_ALPHA_MAX)) return "a fixed alpha must be in [0, 0.95]";
     return NULL;
 }
@@ -205,32 +210,32 @@ dea_status encoder_reset(const encoder *e, dea_real *params, uint64_t seed) {
 /* One layer's, N = B T rows. Pre-norm: norm1 = LN(x), middle = x + DEA(norm1), norm2 = LN(middle), y = middle + FF(norm2).
  * Post-norm: norm1 = x + DEA(x), middle = LN(norm1), norm2 = middle + FF(middle), y = LN(norm2). */
 typedef struct layer_places {
-    const dea_real *x;          /* [N,d] input: the embeddings or the y below */
-    dea_real *norm1, *norm2;    /* [N,d] */
-    dea_real *saved1, *saved2;  /* [2,N] */
-    dea_real *cache;            /* dea_layer's */
-    dea_real *middle, *y;       /* [N,d] */
-    dea_real *inner, *active;   /* [N,feed_forward] before and after GELU */
+    const dea_real *x;         /* [N,d] input: the embeddings or the y below */
+    dea_real *norm1, *norm2;   /* [N,d] */
+    dea_real *saved1, *saved2; /* [2,N] */
+    dea_real *cache;           /* dea_layer's */
+    dea_real *middle, *y;      /* [N,d] */
+    dea_real *inner, *active;  /* [N,feed_forward] before and after GELU */
     dea_attention attention;
 } layer_places;
 
 typedef struct encoder_places {
     int rows, length, lm_rows, kept, layer_count;
-    dea_real *sum, *embedded;   /* [N,d] before and after the post-norm embedding's norm (the same with pre-norm) */
-    dea_real *norm_saved;       /* [2,N] of the embedding's norm or the last norm */
-    dea_real *last;             /* [N,d] output of the last norm (pre-norm) */
-    dea_real *branch;           /* [N,d] scratch */
-    dea_real *first, *pooled, *dropped;                 /* [B,d] class head */
+    dea_real *sum, *embedded; /* [N,d] before and after the post-norm embedding's norm (the same with pre-norm) */
+    dea_real *norm_saved;     /* [2,N] of the embedding's norm or the last norm */
+    dea_real *last;           /* [N,d] output of the last norm (pre-norm) */
+    dea_real *branch;         /* [N,d] scratch */
+    dea_real *first, *pooled, *dropped;                        /* [B,d] class head */
     dea_real *lm_x, *lm_linear, *lm_gelu, *lm_norm, *lm_saved; /* language-model head, [M,d] and [2,M] */
-    int *lm_place, *lm_target;  /* [M] */
-    dea_real *dx, *d_branch, *d_norm; /* [N,d] backward */
-    dea_real *d_inner;          /* [N,feed_forward] */
-    dea_real *d_head;           /* [max(B,M),d] */
+    int *lm_place, *lm_target;                                 /* [M] */
+    dea_real *dx, *d_branch, *d_norm;                          /* [N,d] backward */
+    dea_real *d_inner;                                         /* [N,feed_forward] */
+    dea_real *d_head;                                          /* [max(B,M),d] */
     dea_real *logits, *lm_logits;
-    dea_label_block *fixed;     /* [B] with a fixed alpha */
+    dea_label_block *fixed; /* [B] with a fixed alpha */
     void *workspace;
     size_t workspace_bytes, bytes;
-    layer_places layer[];       /* [layers] */
+    layer_places layer[]; /* [layers] */
 } encoder_places;
 
 /* Carves aligned pieces; with base NULL it only measures. */
@@ -266,7 +271,8 @@ typedef struct extent {
     size_t block_count;
 } extent;
 
-static dea_attention layer_attention(const encoder *e, const dea_real *params, int index, const extent *x, const encoder_run *run) {
+static dea_attention layer_attention(const encoder *e, const dea_real *params, int index, const extent *x,
+                                     const encoder_run *run) {
     dea_attention a = dea_layer_attention(&e->layer[index].attention, params, x->rows, x->length);
     a.threads = run->threads.count > 0 ? run->threads : (dea_threads){1, NULL, NULL};
     a.label_block_count = x->block_count;
@@ -360,10 +366,12 @@ static dea_status layout(const encoder *e, const extent *x, const encoder_run *r
 
 static extent extent_of(const encoder *e, int rows, int length, int lm_rows, size_t block_count) {
     /* A fixed alpha is one block over the whole map of each row, with gamma 1. */
-    return (extent){rows, length, e->config.language_model ? lm_rows : 0, e->config.fixed_alpha >= 0 ? (size_t)rows : block_count};
+    return (extent){rows, length, e->config.language_model ? lm_rows : 0,
+                    e->config.fixed_alpha >= 0 ? (size_t)rows : block_count};
 }
 
-size_t encoder_work_bytes(const encoder *e, int rows, int length, int lm_rows, int block_count, const encoder_run *run) {
+size_t encoder_work_bytes(const encoder *e, int rows, int length, int lm_rows, int block_count,
+                          const encoder_run *run) {
     const extent x = extent_of(e, rows, length, lm_rows, block_count > 0 ? (size_t)block_count : 0);
     encoder_places p = {0};
     return layout(e, &x, run, NULL, &p) == DEA_OK ? p.bytes : 0;
@@ -375,18 +383,23 @@ void encoder_work_free(encoder_work *work) {
     *work = (encoder_work){0};
 }
 
+dea_status encoder_work_reserve(encoder_work *work, size_t bytes) {
+    if (bytes <= work->bytes) return DEA_OK;
+    const size_t rounded = (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
+    free(work->memory);
+    work->bytes = 0;
+    work->memory = aligned_alloc(DEA_ALIGNMENT, rounded);
+    if (!work->memory) return DEA_ERR_CAPACITY;
+    work->bytes = rounded;
+    return DEA_OK;
+}
+
 static dea_status reserve(const encoder *e, const extent *x, const encoder_run *run, encoder_work *work) {
     encoder_places measured = {0};
     dea_status status = layout(e, x, run, NULL, &measured);
     if (status != DEA_OK) return status;
-    if (measured.bytes > work->bytes) {
-        const size_t bytes = (measured.bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
-        free(work->memory);
-        work->bytes = 0;
-        work->memory = aligned_alloc(DEA_ALIGNMENT, bytes);
-        if (!work->memory) return DEA_ERR_CAPACITY;
-        work->bytes = bytes;
-    }
+    status = encoder_work_reserve(work, measured.bytes);
+    if (status != DEA_OK) return status;
     if (!work->places || work->places->layer_count != e->config.layers) {
         free(work->places);
         work->places = calloc(1, sizeof *work->places + (size_t)e->config.layers * sizeof *work->places->layer);
@@ -426,8 +439,8 @@ static double token_scale(const encoder_config *c) {
     return c->positions == ENCODER_SINUSOIDAL ? sqrt((double)c->d_model) : 1;
 }
 
-static dea_status forward_embeddings(const encoder *e, const dea_real *params, const encoder_batch *batch, const encoder_run *run,
-                                     encoder_places *p) {
+static dea_status forward_embeddings(const encoder *e, const dea_real *params, const encoder_batch *batch,
+                                     const encoder_run *run, encoder_places *p) {
     const encoder_config *c = &e->config;
     const int d = c->d_model, n = p->rows * p->length;
     const size_t row = (size_t)p->length * (size_t)d;
@@ -441,49 +454,54 @@ static dea_status forward_embeddings(const encoder *e, const dea_real *params, c
         for (int b = 0; b < p->rows; b++) add_to(p->sum + (size_t)b * row, table, row);
     }
     if (status == DEA_OK && c->post_norm)
-        status = dea_layer_norm_forward(p->sum, params + e->norm_gain, params + e->norm_bias, p->embedded, p->norm_saved, n, d,
-                                        c->norm_eps, &run->threads);
+        status = dea_layer_norm_forward(p->sum, params + e->norm_gain, params + e->norm_bias, p->embedded,
+                                        p->norm_saved, n, d, c->norm_eps, &run->threads);
     if (status == DEA_OK) status = drop(e, run, DROP_EMBEDDING, p->embedded, (size_t)n * (size_t)d);
     return status;
 }
 
-static dea_status norm1(const encoder *e, const dea_real *params, int index, const dea_real *x, dea_real *y, layer_places *l, int n) {
+static dea_status norm1(const encoder *e, const dea_real *params, int index, const dea_real *x, dea_real *y,
+                        layer_places *l, int n) {
     const encoder_layer *layer = &e->layer[index];
-    return dea_layer_norm_forward(x, params + layer->norm1_gain, params + layer->norm1_bias, y, l->saved1, n, e->config.d_model,
-                                  e->config.norm_eps, &l->attention.threads);
+    return dea_layer_norm_forward(x, params + layer->norm1_gain, params + layer->norm1_bias, y, l->saved1, n,
+                                  e->config.d_model, e->config.norm_eps, &l->attention.threads);
 }
 
-static dea_status norm2(const encoder *e, const dea_real *params, int index, const dea_real *x, dea_real *y, layer_places *l, int n) {
+static dea_status norm2(const encoder *e, const dea_real *params, int index, const dea_real *x, dea_real *y,
+                        layer_places *l, int n) {
     const encoder_layer *layer = &e->layer[index];
-    return dea_layer_norm_forward(x, params + layer->norm2_gain, params + layer->norm2_bias, y, l->saved2, n, e->config.d_model,
-                                  e->config.norm_eps, &l->attention.threads);
+    return dea_layer_norm_forward(x, params + layer->norm2_gain, params + layer->norm2_bias, y, l->saved2, n,
+                                  e->config.d_model, e->config.norm_eps, &l->attention.threads);
 }
 
 /* y = W_2 GELU(W_1 x) */
-static dea_status forward_feed_forward(const encoder *e, const dea_real *params, int index, const dea_real *x, dea_real *y,
-                                       layer_places *l, int n) {
+static dea_status forward_feed_forward(const encoder *e, const dea_real *params, int index, const dea_real *x,
+                                       dea_real *y, layer_places *l, int n) {
     const encoder_layer *layer = &e->layer[index];
     const int d = e->config.d_model, f = e->config.feed_forward;
     const dea_threads *threads = &l->attention.threads;
     dea_status status = dea_linear_forward(x, params + layer->w_1, params + layer->b_1, l->inner, n, d, f, threads);
     if (status == DEA_OK) status = dea_gelu_forward(l->inner, l->active, (size_t)n * (size_t)f, threads);
-    if (status == DEA_OK) status = dea_linear_forward(l->active, params + layer->w_2, params + layer->b_2, y, n, f, d, threads);
+    if (status == DEA_OK)
+        status = dea_linear_forward(l->active, params + layer->w_2, params + layer->b_2, y, n, f, d, threads);
     return status;
 }
 
-static dea_status forward_layer(const encoder *e, const dea_real *params, int index, const encoder_run *run, encoder_places *p) {
+static dea_status forward_layer(const encoder *e, const dea_real *params, int index, const encoder_run *run,
+                                encoder_places *p) {
     layer_places *l = &p->layer[index];
     const int n = p->rows * p->length, post = e->config.post_norm;
     const size_t count = (size_t)n * (size_t)e->config.d_model;
     const uint64_t stream = DROP_LAYERS + 2 * (uint64_t)index;
     dea_status status = post ? DEA_OK : norm1(e, params, index, l->x, l->norm1, l, n);
     if (status == DEA_OK)
-        status = dea_layer_forward(&e->layer[index].attention, params, &l->attention, post ? l->x : l->norm1, p->branch, l->cache,
-                                   p->workspace, p->workspace_bytes);
+        status = dea_layer_forward(&e->layer[index].attention, params, &l->attention, post ? l->x : l->norm1, p->branch,
+                                   l->cache, p->workspace, p->workspace_bytes);
     if (status == DEA_OK) status = drop(e, run, stream, p->branch, count);
     if (status != DEA_OK) return status;
     add_of(post ? l->norm1 : l->middle, l->x, p->branch, count);
-    status = post ? norm1(e, params, index, l->norm1, l->middle, l, n) : norm2(e, params, index, l->middle, l->norm2, l, n);
+    status =
+        post ? norm1(e, params, index, l->norm1, l->middle, l, n) : norm2(e, params, index, l->middle, l->norm2, l, n);
     if (status == DEA_OK) status = forward_feed_forward(e, params, index, post ? l->middle : l->norm2, p->branch, l, n);
     if (status == DEA_OK) status = drop(e, run, stream + 1, p->branch, count);
     if (status != DEA_OK) return status;
@@ -491,24 +509,26 @@ static dea_status forward_layer(const encoder *e, const dea_real *params, int in
     return post ? norm2(e, params, index, l->norm2, l->y, l, n) : DEA_OK;
 }
 
-static dea_status forward_class(const encoder *e, const dea_real *params, const encoder_run *run, const dea_real *hidden,
-                                encoder_places *p) {
+static dea_status forward_class(const encoder *e, const dea_real *params, const encoder_run *run,
+                                const dea_real *hidden, encoder_places *p) {
     const int d = e->config.d_model, b = p->rows;
     const size_t width = (size_t)d, count = (size_t)b * width;
     for (int i = 0; i < b; i++)
         memcpy(p->first + (size_t)i * width, hidden + (size_t)i * (size_t)p->length * width, width * sizeof *hidden);
-    dea_status status = dea_linear_forward(p->first, params + e->pooler_w, params + e->pooler_b, p->pooled, b, d, d, NULL);
+    dea_status status =
+        dea_linear_forward(p->first, params + e->pooler_w, params + e->pooler_b, p->pooled, b, d, d, NULL);
     if (status == DEA_OK) status = dea_tanh_forward(p->pooled, p->pooled, count);
     if (status != DEA_OK) return status;
     memcpy(p->dropped, p->pooled, count * sizeof *p->dropped);
     status = drop(e, run, DROP_CLASS, p->dropped, count);
     if (status == DEA_OK)
-        status = dea_linear_forward(p->dropped, params + e->class_w, params + e->class_b, p->logits, b, d, e->config.classes, NULL);
+        status = dea_linear_forward(p->dropped, params + e->class_w, params + e->class_b, p->logits, b, d,
+                                    e->config.classes, NULL);
     return status;
 }
 
-static dea_status forward_language_model(const encoder *e, const dea_real *params, const dea_real *hidden, encoder_places *p,
-                                         const dea_threads *threads) {
+static dea_status forward_language_model(const encoder *e, const dea_real *params, const dea_real *hidden,
+                                         encoder_places *p, const dea_threads *threads) {
     const int d = e->config.d_model, m = p->lm_rows;
     const size_t width = (size_t)d;
     for (int i = 0; i < m; i++)
@@ -516,10 +536,11 @@ static dea_status forward_language_model(const encoder *e, const dea_real *param
     dea_status status = dea_linear_forward(p->lm_x, params + e->lm_w, params + e->lm_b, p->lm_linear, m, d, d, threads);
     if (status == DEA_OK) status = dea_gelu_forward(p->lm_linear, p->lm_gelu, (size_t)m * width, threads);
     if (status == DEA_OK)
-        status = dea_layer_norm_forward(p->lm_gelu, params + e->lm_norm_gain, params + e->lm_norm_bias, p->lm_norm, p->lm_saved, m,
-                                        d, e->config.norm_eps, threads);
+        status = dea_layer_norm_forward(p->lm_gelu, params + e->lm_norm_gain, params + e->lm_norm_bias, p->lm_norm,
+                                        p->lm_saved, m, d, e->config.norm_eps, threads);
     if (status == DEA_OK)
-        status = dea_linear_forward(p->lm_norm, params + e->token, params + e->lm_bias, p->lm_logits, m, d, e->config.vocab, threads);
+        status = dea_linear_forward(p->lm_norm, params + e->token, params + e->lm_bias, p->lm_logits, m, d,
+                                    e->config.vocab, threads);
     return status;
 }
 
@@ -553,7 +574,8 @@ dea_status encoder_forward(const encoder *e, const dea_real *params, const encod
                            encoder_work *work) {
     if (!params || !batch->id || !batch->segment || !batch->lengths) return DEA_ERR_NULL;
     if (batch->rows < 1 || batch->length < 1 || batch->rows > INT32_MAX / batch->length) return DEA_ERR_SHAPE;
-    const extent x = extent_of(e, batch->rows, batch->length, count_masked(batch), batch->block ? batch->block_count : 0);
+    const extent x =
+        extent_of(e, batch->rows, batch->length, count_masked(batch), batch->block ? batch->block_count : 0);
     dea_status status = reserve(e, &x, run, work);
     if (status != DEA_OK) return status;
     encoder_places *p = work->places;
@@ -601,7 +623,9 @@ static int count_correct(const dea_real *logits, const int *label, int rows, int
     return correct;
 }
 
-static int has_class_loss(const encoder *e, const encoder_batch *batch) { return e->config.classes > 0 && batch->label; }
+static int has_class_loss(const encoder *e, const encoder_batch *batch) {
+    return e->config.classes > 0 && batch->label;
+}
 
 static int has_gate_loss(const encoder *e, const encoder_batch *batch) {
     return e->config.fixed_alpha < 0 && batch->block && batch->block_count > 0;
@@ -624,7 +648,8 @@ static dea_status head_losses(const encoder *e, const encoder_batch *batch, enco
 }
 
 /* Mean over the layers; gradients, if wanted, go to the gate group. */
-static dea_status gate_losses(const encoder *e, const encoder_batch *batch, encoder_loss *loss, dea_real *grads, encoder_places *p) {
+static dea_status gate_losses(const encoder *e, const encoder_batch *batch, encoder_loss *loss, dea_real *grads,
+                              encoder_places *p) {
     loss->gate_loss = loss->gate_dense = loss->gate_photo = 0;
     loss->labelled = loss->valid = 0;
     if (!has_gate_loss(e, batch)) return DEA_OK;
@@ -635,8 +660,9 @@ static dea_status gate_losses(const encoder *e, const encoder_batch *batch, enco
     gate.winners = NULL;
     for (int i = 0; i < layers; i++) {
         dea_gate_result result;
-        const dea_status status = dea_layer_gate_loss(&e->layer[i].attention, &p->layer[i].attention, &gate, p->layer[i].cache,
-                                                      grads, &result, p->workspace, p->workspace_bytes);
+        const dea_status status =
+            dea_layer_gate_loss(&e->layer[i].attention, &p->layer[i].attention, &gate, p->layer[i].cache, grads,
+                                &result, p->workspace, p->workspace_bytes);
         if (status != DEA_OK) return status;
         loss->gate_loss += result.loss / layers;
         loss->gate_dense += result.dense / layers;
@@ -658,14 +684,14 @@ dea_status encoder_losses(const encoder *e, const dea_real *params, const encode
     return status == DEA_OK ? gate_losses(e, batch, loss, NULL, work->places) : status;
 }
 
-static dea_status backward_class(const encoder *e, const dea_real *params, const encoder_batch *batch, const encoder_run *run,
-                                 double weight, dea_real *grads, encoder_places *p) {
+static dea_status backward_class(const encoder *e, const dea_real *params, const encoder_batch *batch,
+                                 const encoder_run *run, double weight, dea_real *grads, encoder_places *p) {
     const int d = e->config.d_model, b = p->rows, classes = e->config.classes;
     const size_t width = (size_t)d, count = (size_t)b * width;
     dea_status status = dea_cross_entropy_backward(p->logits, batch->label, weight, p->logits, b, classes, 0);
     if (status == DEA_OK)
-        status = dea_linear_backward(p->dropped, params + e->class_w, p->logits, p->d_head, grads + e->class_w, grads + e->class_b,
-                                     b, d, classes, NULL);
+        status = dea_linear_backward(p->dropped, params + e->class_w, p->logits, p->d_head, grads + e->class_w,
+                                     grads + e->class_b, b, d, classes, NULL);
     if (status == DEA_OK) status = drop(e, run, DROP_CLASS, p->d_head, count);
     if (status == DEA_OK) status = dea_tanh_backward(p->pooled, p->d_head, p->d_head, count);
     if (status == DEA_OK) /* `dropped` is free again: the gradient of `first` */
@@ -682,15 +708,15 @@ static dea_status backward_language_model(const encoder *e, const dea_real *para
     const size_t width = (size_t)d;
     dea_status status = dea_cross_entropy_backward(p->lm_logits, p->lm_target, weight, p->lm_logits, m, vocab, 0);
     if (status == DEA_OK)
-        status = dea_linear_backward(p->lm_norm, params + e->token, p->lm_logits, p->d_head, grads + e->token, grads + e->lm_bias, m,
-                                     d, vocab, threads);
+        status = dea_linear_backward(p->lm_norm, params + e->token, p->lm_logits, p->d_head, grads + e->token,
+                                     grads + e->lm_bias, m, d, vocab, threads);
     if (status == DEA_OK)
         status = dea_layer_norm_backward(p->lm_gelu, params + e->lm_norm_gain, p->lm_saved, p->d_head, p->d_head,
                                          grads + e->lm_norm_gain, grads + e->lm_norm_bias, m, d, threads);
     if (status == DEA_OK) status = dea_gelu_backward(p->lm_linear, p->d_head, p->d_head, (size_t)m * width, threads);
     if (status == DEA_OK) /* `lm_norm` is free again */
-        status = dea_linear_backward(p->lm_x, params + e->lm_w, p->d_head, p->lm_norm, grads + e->lm_w, grads + e->lm_b, m, d, d,
-                                     threads);
+        status = dea_linear_backward(p->lm_x, params + e->lm_w, p->d_head, p->lm_norm, grads + e->lm_w, grads + e->lm_b,
+                                     m, d, d, threads);
     for (int i = 0; status == DEA_OK && i < m; i++)
         add_to(p->dx + (size_t)p->lm_place[i] * width, p->lm_norm + (size_t)i * width, width);
     return status;
@@ -698,108 +724,124 @@ static dea_status backward_language_model(const encoder *e, const dea_real *para
 
 /* dx = the gradient of the feed-forward's input for dy (which the dropout mask changes in place). */
 static dea_status backward_feed_forward(const encoder *e, const dea_real *params, int index, const encoder_run *run,
-                                        const dea_real *x, dea_real *dy, dea_real *dx, dea_real *grads, encoder_places *p) {
+                                        const dea_real *x, dea_real *dy, dea_real *dx, dea_real *grads,
+                                        encoder_places *p) {
     const encoder_layer *layer = &e->layer[index];
     layer_places *l = &p->layer[index];
     const int d = e->config.d_model, f = e->config.feed_forward, n = p->rows * p->length;
     const dea_threads *threads = &l->attention.threads;
     dea_status status = drop(e, run, DROP_LAYERS + 2 * (uint64_t)index + 1, dy, (size_t)n * (size_t)d);
     if (status == DEA_OK)
-        status = dea_linear_backward(l->active, params + layer->w_2, dy, p->d_inner, grads + layer->w_2, grads + layer->b_2, n, f,
-                                     d, threads);
+        status = dea_linear_backward(l->active, params + layer->w_2, dy, p->d_inner, grads + layer->w_2,
+                                     grads + layer->b_2, n, f, d, threads);
     if (status == DEA_OK) status = dea_gelu_backward(l->inner, p->d_inner, p->d_inner, (size_t)n * (size_t)f, threads);
     if (status == DEA_OK)
-        status = dea_linear_backward(x, params + layer->w_1, p->d_inner, dx, grads + layer->w_1, grads + layer->b_1, n, d, f,
-                                     threads);
+        status = dea_linear_backward(x, params + layer->w_1, p->d_inner, dx, grads + layer->w_1, grads + layer->b_1, n,
+                                     d, f, threads);
     return status;
 }
 
 static dea_status backward_attention(const encoder *e, const dea_real *params, int index, const encoder_run *run,
-                                     const dea_real *x, dea_real *dy, dea_real *dx, dea_real *grads, encoder_places *p) {
+                                     const dea_real *x, dea_real *dy, dea_real *dx, dea_real *grads,
+                                     encoder_places *p) {
     const layer_places *l = &p->layer[index];
     const size_t count = (size_t)p->rows * (size_t)p->length * (size_t)e->config.d_model;
     const dea_status status = drop(e, run, DROP_LAYERS + 2 * (uint64_t)index, dy, count);
     if (status != DEA_OK) return status;
-    return dea_layer_backward(&e->layer[index].attention, params, &l->attention, x, l->cache, dy, dx, grads, p->workspace,
-                              p->workspace_bytes);
+    return dea_layer_backward(&e->layer[index].attention, params, &l->attention, x, l->cache, dy, dx, grads,
+                              p->workspace, p->workspace_bytes);
 }
 
 static dea_status backward_norm(const encoder *e, const dea_real *params, size_t gain, size_t bias, const dea_real *x,
-                                const dea_real *saved, const dea_real *dy, dea_real *dx, dea_real *grads, const encoder_places *p) {
+                                const dea_real *saved, const dea_real *dy, dea_real *dx, dea_real *grads,
+                                const encoder_places *p) {
     return dea_layer_norm_backward(x, params + gain, saved, dy, dx, grads + gain, grads + bias, p->rows * p->length,
                                    e->config.d_model, &p->layer[0].attention.threads);
 }
 
 /* p->dx: from the gradient of the layer's output to that of its input. */
-static dea_status backward_layer(const encoder *e, const dea_real *params, int index, const encoder_run *run, dea_real *grads,
-                                 encoder_places *p) {
+static dea_status backward_layer(const encoder *e, const dea_real *params, int index, const encoder_run *run,
+                                 dea_real *grads, encoder_places *p) {
     const encoder_layer *layer = &e->layer[index];
     const layer_places *l = &p->layer[index];
-    const size_t count = (size_t)p->rows * (size_t)p->length * (size_t)e->config.d_model, bytes = count * sizeof(dea_real);
+    const size_t count = (size_t)p->rows * (size_t)p->length * (size_t)e->config.d_model,
+                 bytes = count * sizeof(dea_real);
     dea_status status = DEA_OK;
     if (e->config.post_norm) {
-        status = backward_norm(e, params, layer->norm2_gain, layer->norm2_bias, l->norm2, l->saved2, p->dx, p->dx, grads, p);
+        status =
+            backward_norm(e, params, layer->norm2_gain, layer->norm2_bias, l->norm2, l->saved2, p->dx, p->dx, grads, p);
         memcpy(p->d_branch, p->dx, bytes);
-        if (status == DEA_OK) status = backward_feed_forward(e, params, index, run, l->middle, p->d_branch, p->d_norm, grads, p);
+        if (status == DEA_OK)
+            status = backward_feed_forward(e, params, index, run, l->middle, p->d_branch, p->d_norm, grads, p);
         if (status != DEA_OK) return status;
         add_to(p->dx, p->d_norm, count);
-        status = backward_norm(e, params, layer->norm1_gain, layer->norm1_bias, l->norm1, l->saved1, p->dx, p->dx, grads, p);
+        status =
+            backward_norm(e, params, layer->norm1_gain, layer->norm1_bias, l->norm1, l->saved1, p->dx, p->dx, grads, p);
         memcpy(p->d_branch, p->dx, bytes);
-        if (status == DEA_OK) status = backward_attention(e, params, index, run, l->x, p->d_branch, p->d_norm, grads, p);
+        if (status == DEA_OK)
+            status = backward_attention(e, params, index, run, l->x, p->d_branch, p->d_norm, grads, p);
         if (status == DEA_OK) add_to(p->dx, p->d_norm, count);
         return status;
     }
     memcpy(p->d_branch, p->dx, bytes);
     status = backward_feed_forward(e, params, index, run, l->norm2, p->d_branch, p->d_norm, grads, p);
     if (status == DEA_OK)
-        status = backward_norm(e, params, layer->norm2_gain, layer->norm2_bias, l->middle, l->saved2, p->d_norm, p->d_norm, grads, p);
+        status = backward_norm(e, params, layer->norm2_gain, layer->norm2_bias, l->middle, l->saved2, p->d_norm,
+                               p->d_norm, grads, p);
     if (status != DEA_OK) return status;
     add_to(p->dx, p->d_norm, count);
     memcpy(p->d_branch, p->dx, bytes);
     status = backward_attention(e, params, index, run, l->norm1, p->d_branch, p->d_norm, grads, p);
     if (status == DEA_OK)
-        status = backward_norm(e, params, layer->norm1_gain, layer->norm1_bias, l->x, l->saved1, p->d_norm, p->d_norm, grads, p);
+        status = backward_norm(e, params, layer->norm1_gain, layer->norm1_bias, l->x, l->saved1, p->d_norm, p->d_norm,
+                               grads, p);
     if (status == DEA_OK) add_to(p->dx, p->d_norm, count);
     return status;
 }
 
-static dea_status backward_embeddings(const encoder *e, const dea_real *params, const encoder_batch *batch, const encoder_run *run,
-                                      dea_real *grads, encoder_places *p) {
+static dea_status backward_embeddings(const encoder *e, const dea_real *params, const encoder_batch *batch,
+                                      const encoder_run *run, dea_real *grads, encoder_places *p) {
     const encoder_config *c = &e->config;
     const int d = c->d_model, n = p->rows * p->length;
     const size_t row = (size_t)p->length * (size_t)d;
     dea_status status = drop(e, run, DROP_EMBEDDING, p->dx, (size_t)n * (size_t)d);
     if (status == DEA_OK && c->post_norm)
         status = backward_norm(e, params, e->norm_gain, e->norm_bias, p->sum, p->norm_saved, p->dx, p->dx, grads, p);
-    if (status == DEA_OK) status = dea_embedding_backward(batch->id, p->dx, grads + e->token, n, c->vocab, d, token_scale(c));
-    if (status == DEA_OK) status = dea_embedding_backward(batch->segment, p->dx, grads + e->segment, n, c->segments, d, 1);
+    if (status == DEA_OK)
+        status = dea_embedding_backward(batch->id, p->dx, grads + e->token, n, c->vocab, d, token_scale(c));
+    if (status == DEA_OK)
+        status = dea_embedding_backward(batch->segment, p->dx, grads + e->segment, n, c->segments, d, 1);
     if (status != DEA_OK) return status;
     if (c->positions == ENCODER_LEARNT)
         for (int b = 0; b < p->rows; b++) add_to(grads + e->place, p->dx + (size_t)b * row, row);
     if (c->positions == ENCODER_SENTENCE) {
         status = dea_embedding_backward(batch->place, p->dx, grads + e->place, n, c->max_length, d, 1);
-        if (status == DEA_OK) status = dea_embedding_backward(batch->sentence, p->dx, grads + e->sentence, n, c->max_length, d, 1);
+        if (status == DEA_OK)
+            status = dea_embedding_backward(batch->sentence, p->dx, grads + e->sentence, n, c->max_length, d, 1);
     }
     return status;
 }
 
-dea_status encoder_backward(const encoder *e, const dea_real *params, const encoder_batch *batch, const encoder_run *run,
-                            encoder_loss *loss, dea_real *grads, encoder_work *work) {
+dea_status encoder_backward(const encoder *e, const dea_real *params, const encoder_batch *batch,
+                            const encoder_run *run, encoder_loss *loss, dea_real *grads, encoder_work *work) {
     encoder_places *p = work->places;
     if (!p || !params || !grads) return DEA_ERR_NULL;
     if (!run->training) return DEA_ERR_OPTION;
     dea_status status = head_losses(e, batch, loss, p);
     if (status == DEA_OK && loss->gate_weight > 0) status = gate_losses(e, batch, loss, grads, p);
-    const int class_loss = has_class_loss(e, batch) && loss->class_weight > 0, lm_loss = p->lm_rows && loss->lm_weight > 0;
+    const int class_loss = has_class_loss(e, batch) && loss->class_weight > 0,
+              lm_loss = p->lm_rows && loss->lm_weight > 0;
     if (status != DEA_OK || (!class_loss && !lm_loss)) return status;
 
     memset(p->dx, 0, (size_t)p->rows * (size_t)p->length * (size_t)e->config.d_model * sizeof *p->dx);
     if (class_loss) status = backward_class(e, params, batch, run, loss->class_weight, grads, p);
-    if (status == DEA_OK && lm_loss) status = backward_language_model(e, params, loss->lm_weight, grads, p, &run->threads);
+    if (status == DEA_OK && lm_loss)
+        status = backward_language_model(e, params, loss->lm_weight, grads, p, &run->threads);
     if (status == DEA_OK && !e->config.post_norm)
-        status = backward_norm(e, params, e->norm_gain, e->norm_bias, p->layer[e->config.layers - 1].y, p->norm_saved, p->dx,
-                               p->dx, grads, p);
-    for (int i = e->config.layers - 1; status == DEA_OK && i >= 0; i--) status = backward_layer(e, params, i, run, grads, p);
+        status = backward_norm(e, params, e->norm_gain, e->norm_bias, p->layer[e->config.layers - 1].y, p->norm_saved,
+                               p->dx, p->dx, grads, p);
+    for (int i = e->config.layers - 1; status == DEA_OK && i >= 0; i--)
+        status = backward_layer(e, params, i, run, grads, p);
     return status == DEA_OK ? backward_embeddings(e, params, batch, run, grads, p) : status;
 }
 
@@ -821,7 +863,8 @@ double encoder_block_mean(const dea_real *map, int heads, int length, const dea_
     double sum = 0;
     for (int h = 0; h < heads; h++)
         for (int i = block->q_begin; i < block->q_end; i++) {
-            const size_t row = (((size_t)block->batch * (size_t)heads + (size_t)h) * (size_t)length + (size_t)i) * (size_t)length;
+            const size_t row =
+                (((size_t)block->batch * (size_t)heads + (size_t)h) * (size_t)length + (size_t)i) * (size_t)length;
             for (int j = block->k_begin; j < block->k_end; j++) sum += (double)map[row + (size_t)j];
         }
     return sum / ((double)heads * (block->q_end - block->q_begin) * (block->k_end - block->k_begin));

@@ -24,22 +24,23 @@ typedef enum encoder_positions {
 } encoder_positions;
 
 typedef struct encoder_config {
-    int vocab;             /* size of the vocabulary */
-    int segments;          /* 2: premise and hypothesis */
-    int max_length;        /* tokens a row may have */
+    int vocab;      /* size of the vocabulary */
+    int segments;   /* 2: premise and hypothesis */
+    int max_length; /* tokens a row may have */
     int d_model, heads, layers, feed_forward;
-    int classes;           /* 0: no class head */
-    int language_model;    /* nonzero: a masked-language-model head tied to the token embedding */
+    int classes;        /* 0: no class head */
+    int language_model; /* nonzero: a masked-language-model head tied to the token embedding */
     encoder_positions positions;
-    int post_norm;         /* 0: pre-norm. 1: BERT's post-norm, with a norm after the embeddings */
-    double norm_eps;       /* 1e-5; BERT checkpoints 1e-12 */
-    double dropout;        /* in [0, 1): embedding sum, both branches, attention weights, class head; training only */
-    double embedding_std;  /* of token, segment and position embeddings at the start: 0.02 */
-    int use_temperature;   /* SPEC 1.14; 0: the paper's form */
-    double temperature;    /* its start, 2 */
-    int tie_k_to_q;        /* W_k starts as a copy of W_q */
-    int w_rel_identity;    /* W_rel starts as the identity, for weights trained elsewhere */
-    double fixed_alpha;    /* in [0, 0.95]: every cell's mix, in training and inference, no gate; below 0: the gate decides */
+    int post_norm;        /* 0: pre-norm. 1: BERT's post-norm, with a norm after the embeddings */
+    double norm_eps;      /* 1e-5; BERT checkpoints 1e-12 */
+    double dropout;       /* in [0, 1): embedding sum, both branches, attention weights, class head; training only */
+    double embedding_std; /* of token, segment and position embeddings at the start: 0.02 */
+    int use_temperature;  /* SPEC 1.14; 0: the paper's form */
+    double temperature;   /* its start, 2 */
+    int tie_k_to_q;       /* W_k starts as a copy of W_q */
+    int w_rel_identity;   /* W_rel starts as the identity, for weights trained elsewhere */
+    double
+        fixed_alpha; /* in [0, 0.95]: every cell's mix, in training and inference, no gate; below 0: the gate decides */
 } encoder_config;
 
 /* The paper's sizes (SPEC 1.10): 512 wide, 8 heads, 6 layers, 2048 feed-forward, sinusoidal, pre-norm, dropout 0.1, two
@@ -61,14 +62,15 @@ typedef struct encoder_layer {
 
 typedef struct encoder {
     encoder_config config;
-    dea_table table;                    /* every parameter; table.elements is the size of an arena */
-    size_t token, segment, place, sentence; /* [vocab, d], [segments, d], [max_length, d] twice; place also serves LEARNT */
-    size_t norm_gain, norm_bias;        /* after the embeddings (post-norm) or after the top layer (pre-norm) */
-    size_t pooler_w, pooler_b, class_w, class_b;                    /* class head */
-    size_t lm_w, lm_b, lm_norm_gain, lm_norm_bias, lm_bias;         /* masked-language-model head */
-    encoder_layer *layer;               /* [layers] */
-    dea_real *sinusoid;                 /* [max_length, d], ENCODER_SINUSOIDAL only */
-    dea_tensor *tensors;                /* the table's array */
+    dea_table table; /* every parameter; table.elements is the size of an arena */
+    size_t token, segment, place,
+        sentence;                /* [vocab, d], [segments, d], [max_length, d] twice; place also serves LEARNT */
+    size_t norm_gain, norm_bias; /* after the embeddings (post-norm) or after the top layer (pre-norm) */
+    size_t pooler_w, pooler_b, class_w, class_b;            /* class head */
+    size_t lm_w, lm_b, lm_norm_gain, lm_norm_bias, lm_bias; /* masked-language-model head */
+    encoder_layer *layer;                                   /* [layers] */
+    dea_real *sinusoid;                                     /* [max_length, d], ENCODER_SINUSOIDAL only */
+    dea_tensor *tensors;                                    /* the table's array */
 } encoder;
 
 /* NULL if memory ends or the configuration makes no sense; `message` (may be NULL, 160 bytes) then says what. */
@@ -91,18 +93,18 @@ typedef struct encoder_batch {
 
 /* How to run one batch. {0} is inference. */
 typedef struct encoder_run {
-    int training;          /* keep what backward needs, apply dropout */
-    dea_real gamma;        /* share of the labels in the mix (14); 0 at inference */
-    uint64_t seed, step;   /* of the dropout masks: every batch of a training run needs its own step */
-    dea_maps *maps;        /* NULL, or [layers]: maps to fill, see dea.h; each [B,H,T,T] */
-    dea_threads threads;   /* count 0 means one */
+    int training;        /* keep what backward needs, apply dropout */
+    dea_real gamma;      /* share of the labels in the mix (14); 0 at inference */
+    uint64_t seed, step; /* of the dropout masks: every batch of a training run needs its own step */
+    dea_maps *maps;      /* NULL, or [layers]: maps to fill, see dea.h; each [B,H,T,T] */
+    dea_threads threads; /* count 0 means one */
 } encoder_run;
 
 /* Activations of one batch. {0} is an empty one; forward makes it as large as it must be and reuses it. */
 typedef struct encoder_work {
-    dea_real *hidden;      /* [B,T,d_model] after the last layer (and its norm) */
-    dea_real *logits;      /* [B,classes]; NULL without a class head */
-    dea_real *lm_logits;   /* [lm_rows, vocab], rows in the order of the batch's masked places; NULL without any */
+    dea_real *hidden;    /* [B,T,d_model] after the last layer (and its norm) */
+    dea_real *logits;    /* [B,classes]; NULL without a class head */
+    dea_real *lm_logits; /* [lm_rows, vocab], rows in the order of the batch's masked places; NULL without any */
     int lm_rows;
     void *memory;
     size_t bytes;
@@ -112,6 +114,8 @@ typedef struct encoder_work {
 /* Bytes of activations and workspace for such a batch; 0 if that overflows. lm_rows: masked places. */
 size_t encoder_work_bytes(const encoder *e, int rows, int length, int lm_rows, int block_count, const encoder_run *run);
 void encoder_work_free(encoder_work *work);
+/* Makes the memory at least so large at once, so that batches of growing size need not move it. DEA_ERR_CAPACITY when memory ends. */
+dea_status encoder_work_reserve(encoder_work *work, size_t bytes);
 
 /* DEA_ERR_CAPACITY when memory ends; DEA_ERR_SHAPE for a batch longer than max_length; else what dea.h says. */
 dea_status encoder_forward(const encoder *e, const dea_real *params, const encoder_batch *batch, const encoder_run *run,
@@ -120,12 +124,12 @@ dea_status encoder_forward(const encoder *e, const dea_real *params, const encod
 /* What a batch's losses weigh in the gradient, and what they came to. A weight of 0 leaves a loss out of the gradient. */
 typedef struct encoder_loss {
     double class_weight, lm_weight, gate_weight; /* in */
-    dea_gate gate;                /* in: options of the gate loss; its scale, beta and winners are set here */
-    double class_loss, lm_loss;   /* out: means over the rows and masked places that have a target */
-    int class_rows, lm_rows;      /* out: how many these were */
-    int correct;                  /* out: rows whose likeliest class is their label */
+    dea_gate gate;              /* in: options of the gate loss; its scale, beta and winners are set here */
+    double class_loss, lm_loss; /* out: means over the rows and masked places that have a target */
+    int class_rows, lm_rows;    /* out: how many these were */
+    int correct;                /* out: rows whose likeliest class is their label */
     double gate_loss, gate_dense, gate_photo; /* out: means over the layers; 0 without labels */
-    int64_t labelled, valid;      /* out: of the first layer, over batch and heads */
+    int64_t labelled, valid;                  /* out: of the first layer, over batch and heads */
 } encoder_loss;
 
 encoder_loss encoder_loss_init(void); /* all weights 1 */
@@ -136,8 +140,8 @@ dea_status encoder_losses(const encoder *e, const dea_real *params, const encode
 
 /* The same, and their gradients, which are added to the arena `grads`. The forward run must have been a training one. The gate
  * loss reaches the gate group alone, the others the main group alone (SPEC 1.9). Destroys the activations. */
-dea_status encoder_backward(const encoder *e, const dea_real *params, const encoder_batch *batch, const encoder_run *run,
-                            encoder_loss *loss, dea_real *grads, encoder_work *work);
+dea_status encoder_backward(const encoder *e, const dea_real *params, const encoder_batch *batch,
+                            const encoder_run *run, encoder_loss *loss, dea_real *grads, encoder_work *work);
 
 /* Class probabilities [B,classes] of the batch that `work` holds. */
 void encoder_probabilities(const encoder *e, int rows, const encoder_work *work, double *probabilities);

@@ -18,7 +18,9 @@ void labeller_close(labeller *l) {
     *l = (labeller){0};
 }
 
-int labeller_tells_answer(const labeller *l) { return !l->cache && oracle_tells_answer(l->kind); }
+int labeller_tells_answer(const labeller *l) {
+    return !l->cache && oracle_tells_answer(l->kind);
+}
 
 /* Copies a text's words one after the other, each ended by 0, in lower case (ASCII, as the built-in data is). */
 static char *put_words(char *to, const char **word, const token_list *tokens, const char *text) {
@@ -26,13 +28,15 @@ static char *put_words(char *to, const char **word, const token_list *tokens, co
         const token *t = &tokens->token[i];
         if (i > 0 && t->word == tokens->token[i - 1].word) continue;
         word[t->word] = to;
-        for (size_t at = t->begin; at < t->end; at++) *to++ = text[at] >= 'A' && text[at] <= 'Z' ? (char)(text[at] + 32) : text[at];
+        for (size_t at = t->begin; at < t->end; at++)
+            *to++ = text[at] >= 'A' && text[at] <= 'Z' ? (char)(text[at] + 32) : text[at];
         *to++ = 0;
     }
     return to;
 }
 
-static int add_cells(labeller *l, const row *r, const encoded_pair *pair, size_t batch, block_list *list, text_error *error) {
+static int add_cells(labeller *l, const row *r, const encoded_pair *pair, size_t batch, block_list *list,
+                     text_error *error) {
     const size_t p = pair->premise_words, h = pair->hypothesis_words, cells = p * h;
     const size_t bytes = 2 * (strlen(r->premise) + strlen(r->hypothesis) + 2) + (p + h) * sizeof(char *);
     if (cells == 0) return 0;
@@ -49,17 +53,18 @@ static int add_cells(labeller *l, const row *r, const encoded_pair *pair, size_t
         l->words_capacity = bytes;
     }
     const char **word = (const char **)(void *)l->words;
-    put_words(put_words(l->words + (p + h) * sizeof(char *), word, &pair->premise, r->premise), word + p, &pair->hypothesis,
-              r->hypothesis);
+    put_words(put_words(l->words + (p + h) * sizeof(char *), word, &pair->premise, r->premise), word + p,
+              &pair->hypothesis, r->hypothesis);
     for (size_t i = 0; i < p; i++)
         for (size_t j = 0; j < h; j++) l->cell[i * h + j] = (float)oracle_cell_alpha(l->seed, r, word[i], word[p + j]);
     return blocks_add_words(list, batch, pair, l->cell, error);
 }
 
-int labeller_add(labeller *l, const row *r, const encoded_pair *pair, size_t batch, block_list *list, text_error *error) {
+int labeller_add(labeller *l, const row *r, const encoded_pair *pair, size_t batch, block_list *list,
+                 text_error *error) {
     if (!l->cache && l->kind == ORACLE_TOKEN) return add_cells(l, r, pair, batch, list, error);
-    const float alpha = l->cache ? alpha_cache_find(l->cache, r->premise, r->hypothesis)
-                                 : (float)oracle_row_alpha(l->kind, l->seed, r);
+    const float alpha =
+        l->cache ? alpha_cache_find(l->cache, r->premise, r->hypothesis) : (float)oracle_row_alpha(l->kind, l->seed, r);
     if (l->cache && isnan(alpha)) l->missing++;
     return blocks_add_pair(list, batch, pair, alpha, error);
 }

@@ -9,11 +9,11 @@
 #include "text/row.h"
 
 typedef struct labeller {
-    oracle_kind kind;    /* used without a cache */
+    oracle_kind kind; /* used without a cache */
     uint64_t seed;
-    alpha_cache *cache;  /* NULL, or alphas from a file; owned */
-    size_t missing;      /* rows that the cache lacks, counted as they come */
-    float *cell;         /* scratch of the token oracle */
+    alpha_cache *cache; /* NULL, or alphas from a file; owned */
+    size_t missing;     /* rows that the cache lacks, counted as they come */
+    float *cell;        /* scratch of the token oracle */
     size_t cell_capacity;
     char *words;
     size_t words_capacity;
@@ -27,6 +27,7 @@ void labeller_close(labeller *l);
 int labeller_tells_answer(const labeller *l);
 
 /* Appends the blocks of row r, encoded as `pair`, as those of batch row `batch`; none where the oracle has no label. */
-int labeller_add(labeller *l, const row *r, const encoded_pair *pair, size_t batch, block_list *list, text_error *error);
+int labeller_add(labeller *l, const row *r, const encoded_pair *pair, size_t batch, block_list *list,
+                 text_error *error);
 
 #endif

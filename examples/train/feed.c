@@ -13,8 +13,10 @@ enum { STREAM_DRAW = 1, STREAM_ORDER, STREAM_MASK }; /* what the feed's random n
 static int open_fresh(feed_source *s, uint64_t seed, text_error *error) {
     s->stages = data_stream_stages(s->plan.name);
     if (s->stages == 0 || s->stages > FEED_STAGES)
-        return text_fail(error, "'%s' is not a source of fresh stories; there are babi16, babi17, babi18 and kinship", s->plan.name);
-    if (s->plan.first > s->stages) return text_fail(error, "'%s' has %d stages, it cannot start with %d", s->plan.name, s->stages, s->plan.first);
+        return text_fail(error, "'%s' is not a source of fresh stories; there are babi16, babi17, babi18 and kinship",
+                         s->plan.name);
+    if (s->plan.first > s->stages)
+        return text_fail(error, "'%s' has %d stages, it cannot start with %d", s->plan.name, s->stages, s->plan.first);
     s->stream = calloc((size_t)s->stages, sizeof *s->stream);
     if (!s->stream) return text_fail_memory(error, (size_t)s->stages * sizeof *s->stream);
     for (int i = 0; i < s->stages; i++) (void)data_stream_open(&s->stream[i], s->plan.name, "train", i + 1, seed);
@@ -31,36 +33,44 @@ static int room_for_units(feed_source *s, size_t count, text_error *error) {
     return 0;
 }
 
-static int is_train(const row *r) { return !r->split[0] || !strcmp(r->split, "train"); }
+static int is_train(const row *r) {
+    return !r->split[0] || !strcmp(r->split, "train");
+}
 
 /* A unit is the rows of one premise, so that a true hypothesis and its false twin come in one batch. */
 static int open_stored(feed_source *s, const rows *stored, text_error *error) {
     string_map premises = {0};
     const size_t rows_count = stored ? stored->count : 0;
     size_t *premise_of = calloc(rows_count + 1, sizeof *premise_of);
-    int result = premise_of ? room_for_units(s, rows_count, error) : text_fail_memory(error, rows_count * sizeof *premise_of);
+    int result =
+        premise_of ? room_for_units(s, rows_count, error) : text_fail_memory(error, rows_count * sizeof *premise_of);
     for (size_t i = 0; !result && i < rows_count; i++) {
         const row *r = &stored->row[i];
         premise_of[i] = STRING_MAP_NONE;
         if (strcmp(r->source, s->plan.name) || !is_train(r)) continue;
         premise_of[i] = string_map_add(&premises, r->premise, strlen(r->premise));
-        if (premise_of[i] == STRING_MAP_NONE) result = text_fail_memory(error, strlen(r->premise));
-        else s->unit_begin[premise_of[i] + 1]++;
+        if (premise_of[i] == STRING_MAP_NONE)
+            result = text_fail_memory(error, strlen(r->premise));
+        else
+            s->unit_begin[premise_of[i] + 1]++;
     }
     s->units = premises.count;
     for (size_t u = 0; !result && u < s->units; u++) s->unit_begin[u + 1] += s->unit_begin[u];
-    for (size_t i = 0; !result && i < rows_count; i++) /* unit_begin[u] runs to the end of unit u, which is its neighbour's begin */
+    for (size_t i = 0; !result && i < rows_count;
+         i++) /* unit_begin[u] runs to the end of unit u, which is its neighbour's begin */
         if (premise_of[i] != STRING_MAP_NONE) s->unit[s->unit_begin[premise_of[i]]++] = i;
     for (size_t u = s->units; !result && u-- > 0;) s->unit_begin[u + 1] = s->unit_begin[u];
     if (!result) s->unit_begin[0] = 0;
     free(premise_of);
     string_map_free(&premises);
-    if (!result && s->units == 0) return text_fail(error, "the data has no row of split train and source '%s'", s->plan.name);
+    if (!result && s->units == 0)
+        return text_fail(error, "the data has no row of split train and source '%s'", s->plan.name);
     return result;
 }
 
 static int open_text(feed_source *s, const rows *text, text_error *error) {
-    if (!text || text->count == 0) return text_fail(error, "there is no text for the masked language model; give --mlm FILE");
+    if (!text || text->count == 0)
+        return text_fail(error, "there is no text for the masked language model; give --mlm FILE");
     if (room_for_units(s, text->count, error)) return -1;
     s->units = text->count;
     for (size_t i = 0; i < s->units; i++) s->unit[i] = s->unit_begin[i] = i;
@@ -72,9 +82,12 @@ static int open_source(feed_source *s, const feed *f, text_error *error) {
     s->state.stage = s->plan.kind == FEED_FRESH && s->plan.first > 1 ? s->plan.first : 1;
     s->state.accuracy = 0.5;
     switch (s->plan.kind) {
-    case FEED_FRESH: return open_fresh(s, f->seed, error);
-    case FEED_STORED: return open_stored(s, f->stored, error);
-    case FEED_TEXT: break;
+    case FEED_FRESH:
+        return open_fresh(s, f->seed, error);
+    case FEED_STORED:
+        return open_stored(s, f->stored, error);
+    case FEED_TEXT:
+        break;
     }
     return open_text(s, f->text, error);
 }
@@ -85,7 +98,8 @@ static const feed_source *find(const feed *f, const char *name) {
     return NULL;
 }
 
-int feed_open(feed *f, const feed_plan *plan, int plans, const rows *stored, const rows *text, uint64_t seed, text_error *error) {
+int feed_open(feed *f, const feed_plan *plan, int plans, const rows *stored, const rows *text, uint64_t seed,
+              text_error *error) {
     memset(f, 0, sizeof *f);
     f->seed = seed;
     f->stored = stored;
@@ -93,7 +107,8 @@ int feed_open(feed *f, const feed_plan *plan, int plans, const rows *stored, con
     f->rest = 0.35;
     f->earlier = 0.12;
     if (plans < 1) return text_fail(error, "there is nothing to train on");
-    if (plans > FEED_SOURCES) return text_fail(error, "there are %d sources; at most %d can be mixed", plans, FEED_SOURCES);
+    if (plans > FEED_SOURCES)
+        return text_fail(error, "there are %d sources; at most %d can be mixed", plans, FEED_SOURCES);
     f->cache = token_cache_new();
     int result = f->cache ? 0 : text_fail_memory(error, 1 << 23);
     for (int i = 0; !result && i < plans; i++) {
@@ -103,7 +118,8 @@ int feed_open(feed *f, const feed_plan *plan, int plans, const rows *stored, con
     }
     for (int i = 0; !result && i < f->count; i++) {
         const char *after = f->source[i].plan.after;
-        if (after[0] && !find(f, after)) result = text_fail(error, "'%s' waits for '%s', which is not trained", f->source[i].plan.name, after);
+        if (after[0] && !find(f, after))
+            result = text_fail(error, "'%s' waits for '%s', which is not trained", f->source[i].plan.name, after);
     }
     if (result) feed_close(f);
     return result;
@@ -138,7 +154,9 @@ static double weight_now(const feed *f, const feed_source *s) {
     return s->plan.weight * (s->state.done ? f->rest : 1);
 }
 
-static double uniform(rng *r) { return (double)(rng_u64(r) >> 11) * 0x1p-53; }
+static double uniform(rng *r) {
+    return (double)(rng_u64(r) >> 11) * 0x1p-53;
+}
 
 static int draw_source(const feed *f, rng *r) {
     double total = 0, at;
@@ -163,8 +181,18 @@ static int draw_stage(const feed *f, const feed_source *s, rng *r) {
     return at < share * earlier ? first + (int)(at / share) : s->state.stage;
 }
 
+int feed_encode(feed *f, const tokenizer *t, const row *r, size_t max_length, text_error *error) {
+    char shown[256];
+    if (encode_pair(t, f->cache, r->premise, r->hypothesis, max_length, &f->pair, error)) return -1;
+    if (f->pair.cut == 0) return 0;
+    return text_fail(error,
+                     "a row of %zu tokens is longer than the model's %zu; --set max-length=%zu or shorten it: '%s'",
+                     f->pair.length + f->pair.cut, max_length, f->pair.length + f->pair.cut,
+                     text_excerpt(r->premise, strlen(r->premise), shown));
+}
+
 static int add_row(const drawing *d, const row *r, int tag) {
-    if (encode_pair(d->t, d->f->cache, r->premise, r->hypothesis, d->max_length, &d->f->pair, d->error)) return -1;
+    if (feed_encode(d->f, d->t, r, d->max_length, d->error)) return -1;
     if (d->labels && labeller_add(d->labels, r, &d->f->pair, 0, &d->out->blocks, d->error)) return -1;
     return samples_add(d->out, &d->f->pair, r->label, tag, d->error);
 }
@@ -216,8 +244,8 @@ static int add_text(const drawing *d, int source) {
     return 0;
 }
 
-int feed_draw(feed *f, int64_t step, int max_tokens, int max_rows, const tokenizer *t, size_t max_length, labeller *labels,
-              samples *out, text_error *error) {
+int feed_draw(feed *f, int64_t step, int max_tokens, int max_rows, const tokenizer *t, size_t max_length,
+              labeller *labels, samples *out, text_error *error) {
     const drawing d = {f, t, max_length, labels, out, step, error};
     rng r = {rng_derive(rng_derive(f->seed, STREAM_DRAW), (uint64_t)step), 0};
     samples_clear(out);
@@ -226,9 +254,15 @@ int feed_draw(feed *f, int64_t step, int max_tokens, int max_rows, const tokeniz
         const int source = draw_source(f, &r);
         int result = 0;
         switch (f->source[source].plan.kind) {
-        case FEED_FRESH: result = add_fresh(&d, source, &r, index); break;
-        case FEED_STORED: result = add_stored(&d, source); break;
-        case FEED_TEXT: result = add_text(&d, source); break;
+        case FEED_FRESH:
+            result = add_fresh(&d, source, &r, index);
+            break;
+        case FEED_STORED:
+            result = add_stored(&d, source);
+            break;
+        case FEED_TEXT:
+            result = add_text(&d, source);
+            break;
         }
         if (result) return -1;
     }
@@ -244,13 +278,15 @@ static int report_source(feed_source *s, int rows_count, int correct) {
     if (rows_count == 0) return 0;
     const double share = (double)correct / rows_count;
     /* A plain mean at first, so that a stage does not inherit 50%. */
-    const double keep = state->stage_steps < AVERAGE_STEPS ? (double)state->stage_steps / (double)(state->stage_steps + 1)
-                                                           : 1 - 1.0 / AVERAGE_STEPS;
+    const double keep = state->stage_steps < AVERAGE_STEPS
+                            ? (double)state->stage_steps / (double)(state->stage_steps + 1)
+                            : 1 - 1.0 / AVERAGE_STEPS;
     state->accuracy = keep * state->accuracy + (1 - keep) * share;
     state->stage_steps++;
     /* The last stage is left when its errors are half of what the mark allows. */
     const double mark = state->stage < s->stages ? s->plan.mark : (1 + s->plan.mark) / 2;
-    if (s->plan.kind != FEED_FRESH || state->done || state->stage_steps < AVERAGE_STEPS || state->accuracy < mark) return 0;
+    if (s->plan.kind != FEED_FRESH || state->done || state->stage_steps < AVERAGE_STEPS || state->accuracy < mark)
+        return 0;
     if (state->stage < s->stages) {
         state->stage++;
         state->stage_steps = 0;

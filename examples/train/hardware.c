@@ -18,14 +18,17 @@ static vectors of_cpu(void) {
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
     __builtin_cpu_init();
     const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
         return VECTORS_512;
     if (avx2) return VECTORS_256;
 #endif
     return VECTORS_128;
 }
 
-const char *hardware_blas(void) { return openblas_get_corename ? openblas_get_corename() : "another BLAS"; }
+const char *hardware_blas(void) {
+    return openblas_get_corename ? openblas_get_corename() : "another BLAS";
+}
 
 const char *hardware_vectors(void) {
     static const char *const names[] = {"128 bits", "AVX2", "AVX-512"};
@@ -34,9 +37,10 @@ const char *hardware_vectors(void) {
 
 const char *hardware_better_coretype(void) {
     static const char *const wide[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
-    static const char *const narrow[] = {"Prescott", "Core2", "Penryn", "Dunnington", "Atom", "Nehalem", "Sandybridge", "Katmai",
-                                         "Coppermine", "Northwood", "Banias", "Athlon", "Opteron", "Opteron_SSE3", "Barcelona",
-                                         "Bobcat", "Nano", "Generic", "Unknown"};
+    static const char *const narrow[] = {"Prescott", "Core2",       "Penryn",  "Dunnington",   "Atom",
+                                         "Nehalem",  "Sandybridge", "Katmai",  "Coppermine",   "Northwood",
+                                         "Banias",   "Athlon",      "Opteron", "Opteron_SSE3", "Barcelona",
+                                         "Bobcat",   "Nano",        "Generic", "Unknown"};
     const vectors cpu = of_cpu();
     if (!openblas_get_corename || cpu == VECTORS_128) return NULL;
     const char *core = openblas_get_corename();

@@ -29,11 +29,13 @@ static const char help[] =
     "\n"
     "  what to train on (without any: fresh stories of the preset's sources)\n"
     "    -d, --data FILE        rows: TSV from build/data, bAbI, CLUTRR CSV, or label<tab>premise<tab>hypothesis\n"
-    "        --sources LIST     name[@stage][:weight[:mark[:after]]],...  babi16, babi17, babi18, kinship are drawn fresh, in\n"
-    "                           stages. stage: the first; mark: train accuracy that ends one; after: who must be done before\n"
+    "        --sources LIST     name[@stage][:weight[:mark[:after]]],...  babi16, babi17, babi18, kinship are drawn\n"
+    "                           fresh, in stages. stage: the first; mark: the train accuracy that ends a stage; "
+    "after:\n"
+    "                           the source that must be done before this one takes part\n"
     "        --stored           take every source from --data as stored, no fresh stories\n"
-    "        --mlm FILE         masked language model on a text file, a paragraph a line, or on the glosses of WordNet's\n"
-    "                           data.noun; alone: nothing else is trained\n"
+    "        --mlm FILE         masked language model on a text file, a paragraph a line, or on the glosses of\n"
+    "                           WordNet's data.noun; alone: nothing else is trained\n"
     "  how\n"
     "    -p, --preset NAME      quick, small or paper (default small)\n"
     "        --steps N, --seed N\n"
@@ -55,10 +57,10 @@ static const char help[] =
 
 typedef struct options {
     const char *preset, *data, *mlm, *sources, *out, *init, *resume, *log, *oracle;
-    const char *set[64];      /* NAME=VALUE, also those of options that have a name of their own */
+    const char *set[64]; /* NAME=VALUE, also those of options that have a name of their own */
     int sets, stored, threads, no_gate_loss;
     const char *temperature, *alpha;
-    int changes;              /* an option that a resumed run cannot take was given */
+    int changes; /* an option that a resumed run cannot take was given */
     const char *change;
 } options;
 
@@ -76,7 +78,22 @@ static int fail(const text_error *error) {
     return FAILED;
 }
 
-enum { SOURCES = 256, STORED, MLM, STEPS, SEED, TEMPERATURE, ALPHA, NO_GATE_LOSS, GAMMA, ORACLE, SET, INIT, RESUME, LOG };
+enum {
+    SOURCES = 256,
+    STORED,
+    MLM,
+    STEPS,
+    SEED,
+    TEMPERATURE,
+    ALPHA,
+    NO_GATE_LOSS,
+    GAMMA,
+    ORACLE,
+    SET,
+    INIT,
+    RESUME,
+    LOG
+};
 
 static const struct option long_options[] = {{"data", required_argument, NULL, 'd'},
                                              {"sources", required_argument, NULL, SOURCES},
@@ -125,46 +142,89 @@ static int parse_threads(options *o, const char *value) {
 /* DONE to go on, USAGE, or -1 where help or version was asked for. */
 static int parse_option(options *o, int key, const char *value) {
     static const char free_to_change[] = {'o', 't', 'h', 'V'};
-    if (!memchr(free_to_change, key, sizeof free_to_change) && key != STEPS && key != RESUME && key != LOG && key != 'd' && key != MLM) {
+    if (!memchr(free_to_change, key, sizeof free_to_change) && key != STEPS && key != RESUME && key != LOG &&
+        key != 'd' && key != MLM) {
         o->changes++;
         for (const struct option *l = long_options; l->name; l++)
             if (l->val == key) o->change = l->name;
     }
     switch (key) {
-    case 'd': o->data = value; break;
-    case 'p': o->preset = value; break;
-    case 'o': o->out = value; break;
-    case 't': return parse_threads(o, value);
-    case SOURCES: o->sources = value; break;
-    case STORED: o->stored = 1; break;
-    case MLM: o->mlm = value; break;
-    case STEPS: return assign(o, "steps", value);
-    case SEED: return assign(o, "seed", value);
-    case TEMPERATURE: o->temperature = value; break;
-    case ALPHA: o->alpha = value; break;
-    case NO_GATE_LOSS: o->no_gate_loss = 1; break;
-    case GAMMA: return assign(o, "gamma-steps", value);
-    case ORACLE: o->oracle = value; break;
-    case SET: return assign(o, "", value);
-    case INIT: o->init = value; break;
-    case RESUME: o->resume = value; break;
-    case LOG: o->log = value; break;
-    case 'h': fputs(help, stdout); return -1;
-    case 'V': puts("train " DEA_VERSION); return -1;
-    default: fprintf(stderr, "train --help lists the options\n"); return USAGE;
+    case 'd':
+        o->data = value;
+        break;
+    case 'p':
+        o->preset = value;
+        break;
+    case 'o':
+        o->out = value;
+        break;
+    case 't':
+        return parse_threads(o, value);
+    case SOURCES:
+        o->sources = value;
+        break;
+    case STORED:
+        o->stored = 1;
+        break;
+    case MLM:
+        o->mlm = value;
+        break;
+    case STEPS:
+        return assign(o, "steps", value);
+    case SEED:
+        return assign(o, "seed", value);
+    case TEMPERATURE:
+        o->temperature = value;
+        break;
+    case ALPHA:
+        o->alpha = value;
+        break;
+    case NO_GATE_LOSS:
+        o->no_gate_loss = 1;
+        break;
+    case GAMMA:
+        return assign(o, "gamma-steps", value);
+    case ORACLE:
+        o->oracle = value;
+        break;
+    case SET:
+        return assign(o, "", value);
+    case INIT:
+        o->init = value;
+        break;
+    case RESUME:
+        o->resume = value;
+        break;
+    case LOG:
+        o->log = value;
+        break;
+    case 'h':
+        fputs(help, stdout);
+        return -1;
+    case 'V':
+        puts("train " DEA_VERSION);
+        return -1;
+    default:
+        fprintf(stderr, "train --help lists the options\n");
+        return USAGE;
     }
     return DONE;
 }
 
 static int parse(options *o, int argc, char **argv) {
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    *o = (options){.preset = "small", .out = "run", .threads = cpus < 1 ? 1 : cpus > TRAINER_LANES ? TRAINER_LANES : (int)cpus};
+    *o = (options){.preset = "small",
+                   .out = "run",
+                   .threads = cpus < 1               ? 1
+                              : cpus > TRAINER_LANES ? TRAINER_LANES
+                                                     : (int)cpus};
     for (int key; (key = getopt_long(argc, argv, "d:p:o:t:hV", long_options, NULL)) != -1;) {
         const int result = parse_option(o, key, optarg);
         if (result != DONE) return result;
     }
     if (optind < argc) return usage("'%s' is no option", argv[optind]);
-    if (o->resume && o->changes) return usage("--%s cannot be changed when a run is resumed; use --init to start a new one", o->change);
+    if (o->resume && o->changes)
+        return usage("--%s cannot be changed when a run is resumed; use --init to start a new one", o->change);
     if (o->stored && !o->data) return usage("--stored needs %s", "--data FILE");
     return DONE;
 }
@@ -213,7 +273,8 @@ static int find_plan(const trainer_config *c, const char *name) {
 }
 
 static int add_plan(trainer_config *c, const char *name, feed_kind kind, double weight, text_error *error) {
-    if (c->plans == FEED_SOURCES) return text_fail(error, "the data has more than %d sources; choose some by --sources", FEED_SOURCES);
+    if (c->plans == FEED_SOURCES)
+        return text_fail(error, "the data has more than %d sources; choose some by --sources", FEED_SOURCES);
     if (strlen(name) >= FEED_NAME) return text_fail(error, "the name of source '%.40s...' is too long", name);
     feed_plan *plan = &c->plan[c->plans++];
     *plan = (feed_plan){.kind = kind, .weight = weight, .mark = 0.9};
@@ -221,25 +282,33 @@ static int add_plan(trainer_config *c, const char *name, feed_kind kind, double 
     return 0;
 }
 
-static int in_data(const rows *stored, const char *name) {
-    for (size_t i = 0; i < stored->count; i++)
-        if (!strcmp(stored->row[i].source, name)) return 1;
-    return 0;
+static double rows_of(const rows *stored, const char *name) {
+    double count = 0;
+    for (size_t i = 0; i < stored->count; i++) count += !strcmp(stored->row[i].source, name);
+    return count;
 }
 
-/* The preset's sources that the data has, and the data's others; weights of stored sources as the preset says. */
+/* The preset's sources that the data has, and the data's others. keep_fresh 0: all are taken as stored, by their number of rows. */
 static int plan_from_data(trainer_config *c, const rows *stored, int keep_fresh, text_error *error) {
     int kept = 0;
     for (int i = 0; i < c->plans; i++)
-        if (keep_fresh && in_data(stored, c->plan[i].name)) c->plan[kept++] = c->plan[i];
+        if (keep_fresh && rows_of(stored, c->plan[i].name) > 0) c->plan[kept++] = c->plan[i];
     c->plans = kept;
     for (size_t i = 0; i < stored->count; i++) {
-        const row *r = &stored->row[i];
-        if (find_plan(c, r->source) < 0 && add_plan(c, r->source, FEED_STORED, c->stored_weight, error)) return -1;
+        const char *name = stored->row[i].source;
+        if (find_plan(c, name) >= 0) continue;
+        if (add_plan(c, name, FEED_STORED, keep_fresh ? c->stored_weight : rows_of(stored, name), error)) return -1;
     }
     for (int i = 0; i < c->plans; i++) /* what waits for a source that is not there need not wait */
         if (c->plan[i].after[0] && find_plan(c, c->plan[i].after) < 0) c->plan[i].after[0] = 0;
     return 0;
+}
+
+static void drop_stored(trainer_config *c) {
+    int kept = 0;
+    for (int i = 0; i < c->plans; i++)
+        if (c->plan[i].kind == FEED_FRESH) c->plan[kept++] = c->plan[i];
+    c->plans = kept;
 }
 
 static int choose_sources(trainer_config *c, const options *o, const material *m, text_error *error) {
@@ -249,8 +318,9 @@ static int choose_sources(trainer_config *c, const options *o, const material *m
             if (c->plan[i].kind == FEED_FRESH) c->plan[i].kind = FEED_STORED;
     } else if (m->has_stored) {
         if (plan_from_data(c, &m->stored, !o->stored && strcmp(o->preset, "paper"), error)) return -1;
-    } else if (m->has_text) {
-        c->plans = 0;
+    } else {
+        drop_stored(c);
+        if (m->has_text) c->plans = 0;
     }
     if (m->has_text && find_plan(c, "text") < 0 && add_plan(c, "text", FEED_TEXT, 1, error)) return -1;
     c->model.language_model = find_plan(c, "text") >= 0;
@@ -271,12 +341,15 @@ static int apply_settings(trainer_config *c, const options *o, text_error *error
         if (c->model.use_temperature && settings_set(c, "temperature", o->temperature, error)) return -1;
     }
     if (o->alpha && settings_set(c, "fixed-alpha", o->alpha, error)) return -1;
-    if (o->alpha && c->model.fixed_alpha < 0) return text_fail(error, "--alpha is '%s'; it must be in [0, %g]", o->alpha, DEA_ALPHA_MAX);
+    if (o->alpha && c->model.fixed_alpha < 0)
+        return text_fail(error, "--alpha is '%s'; it must be in [0, %g]", o->alpha, DEA_ALPHA_MAX);
     if (o->no_gate_loss) c->gate_loss = 0;
-    if (o->oracle && strlen(o->oracle) >= TRAINER_ORACLE) return text_fail(error, "--oracle is longer than %d bytes", TRAINER_ORACLE - 1);
+    if (o->oracle && strlen(o->oracle) >= TRAINER_ORACLE)
+        return text_fail(error, "--oracle is longer than %d bytes", TRAINER_ORACLE - 1);
     if (o->oracle) snprintf(c->oracle, sizeof c->oracle, "%s", strcmp(o->oracle, "none") ? o->oracle : "");
     if (c->model.fixed_alpha >= 0) c->oracle[0] = 0;
-    if (c->batch_rows == 0 && c->batch_tokens == 0) return text_fail(error, "batch-rows and batch-tokens are both 0; set one");
+    if (c->batch_rows == 0 && c->batch_tokens == 0)
+        return text_fail(error, "batch-rows and batch-tokens are both 0; set one");
     return 0;
 }
 
@@ -290,7 +363,9 @@ static void guard_gamma(trainer_config *c, const options *o) {
     if (!tells) return;
     for (int i = 0; i < o->sets; i++)
         if (!strncmp(o->set[i], "gamma-steps=", 12)) {
-            printf("note: the oracle %s tells the answer, and gamma mixes it into the scores: train accuracy will mean little\n", c->oracle);
+            printf("note: the oracle %s tells the answer, and gamma mixes it into the scores: train accuracy will mean "
+                   "little\n",
+                   c->oracle);
             return;
         }
     printf("note: the oracle %s tells the answer, so gamma is 0: labels train the gate and nothing else\n", c->oracle);
@@ -301,8 +376,10 @@ static void guard_gamma(trainer_config *c, const options *o) {
 
 static int make_folder(const char *path, text_error *error) {
     char probe[4096];
-    if (mkdir(path, 0777) && errno != EEXIST) return text_fail(error, "%s: %s; give --out a folder that can be made", path, strerror(errno));
-    if (snprintf(probe, sizeof probe - 64, "%s/.train-probe", path) >= (int)sizeof probe - 64) return text_fail(error, "--out is too long");
+    if (mkdir(path, 0777) && errno != EEXIST)
+        return text_fail(error, "%s: %s; give --out a folder that can be made", path, strerror(errno));
+    if (snprintf(probe, sizeof probe - 64, "%s/.train-probe", path) >= (int)sizeof probe - 64)
+        return text_fail(error, "--out is too long");
     FILE *file = fopen(probe, "w");
     if (!file) return text_fail(error, "%s: %s; give --out a folder that can be written", path, strerror(errno));
     fclose(file);
@@ -319,7 +396,9 @@ static const char *in_folder(char out[4200], const char *folder, const char *nam
 
 static volatile sig_atomic_t stop_signal;
 
-static void on_signal(int number) { stop_signal = number; }
+static void on_signal(int number) {
+    stop_signal = number;
+}
 
 static void catch_signals(void) {
     struct sigaction action = {.sa_handler = on_signal};
@@ -404,7 +483,8 @@ static tokenizer *take_model(trainer_config *c, const char *path, text_error *er
 static int open_new(run *x, material *m, text_error *error) {
     trainer_config c;
     const options *o = &x->o;
-    if (settings_preset(o->preset, &c)) return usage("there is no preset '%s'; there are quick, small and paper", o->preset);
+    if (settings_preset(o->preset, &c))
+        return usage("there is no preset '%s'; there are quick, small and paper", o->preset);
     snprintf(x->preset, sizeof x->preset, "%s", o->preset);
     if (apply_settings(&c, o, error)) {
         fprintf(stderr, "train: %s\n", error->message);
@@ -413,7 +493,8 @@ static int open_new(run *x, material *m, text_error *error) {
     if (load_material(m, o->data, o->mlm, error)) return FAILED;
     if (choose_sources(&c, o, m, error)) return FAILED;
     guard_gamma(&c, o);
-    tokenizer *vocabulary = o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
+    tokenizer *vocabulary =
+        o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
     if (!vocabulary || trainer_open(&x->t, &c, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
     if (o->init && load_weights(&x->t, o->init, error)) return FAILED;
     x->data = o->data ? o->data : "";

@@ -39,9 +39,11 @@ static cJSON *event(const report *r, const char *name) {
 }
 
 int report_open(report *r, const trainer *t, const char *log_path, int append, text_error *error) {
-    *r = (report){.t = t, .log_path = log_path, .terminal = isatty(STDOUT_FILENO), .first_step = t->step, .shown_step = t->step};
+    *r = (report){
+        .t = t, .log_path = log_path, .terminal = isatty(STDOUT_FILENO), .first_step = t->step, .shown_step = t->step};
     if (log_path) r->log = fopen(log_path, append ? "a" : "w");
-    if (log_path && !r->log) return text_fail(error, "%s: %s; give --log a file that can be written", log_path, strerror(errno));
+    if (log_path && !r->log)
+        return text_fail(error, "%s: %s; give --log a file that can be written", log_path, strerror(errno));
     r->start = r->shown = seconds();
     return 0;
 }
@@ -72,8 +74,10 @@ static void print_sources(const trainer *t) {
     for (int i = 0; i < t->feed.count; i++) {
         const feed_source *s = &t->feed.source[i];
         printf("%s%s %g", i ? ", " : "", s->plan.name, s->plan.weight);
-        if (s->plan.kind == FEED_FRESH) printf(" fresh, %d stages", s->stages);
-        else printf(" %zu %s", s->units, s->plan.kind == FEED_TEXT ? "paragraphs" : "premises");
+        if (s->plan.kind == FEED_FRESH)
+            printf(" fresh, %d stages", s->stages);
+        else
+            printf(" %zu %s", s->units, s->plan.kind == FEED_TEXT ? "paragraphs" : "premises");
         if (s->plan.after[0]) printf(", after %s", s->plan.after);
     }
     puts("");
@@ -81,11 +85,12 @@ static void print_sources(const trainer *t) {
 
 static void print_hardware(const trainer *t) {
     const char *better = hardware_better_coretype();
-    printf("hardware            vector unit %s, BLAS kernel %s, %d thread%s\n", hardware_vectors(), hardware_blas(), t->threads,
-           t->threads > 1 ? "s" : "");
+    printf("hardware            vector unit %s, BLAS kernel %s, %d thread%s\n", hardware_vectors(), hardware_blas(),
+           t->threads, t->threads > 1 ? "s" : "");
     if (better)
         printf("warning: OpenBLAS runs its %s kernel, which is older than this CPU and several times slower;\n"
-               "         set the environment variable OPENBLAS_CORETYPE=%s\n", hardware_blas(), better);
+               "         set the environment variable OPENBLAS_CORETYPE=%s\n",
+               hardware_blas(), better);
 }
 
 static cJSON *config_json(const trainer *t) {
@@ -98,12 +103,19 @@ static cJSON *config_json(const trainer *t) {
 
 void report_start(report *r, const char *preset, const char *data, const char *text, const char *out) {
     const trainer *t = r->t;
-    printf("preset              %s, step %lld of %lld, to %s\n", preset, (long long)t->step, (long long)t->config.steps, out);
+    printf("preset              %s, step %lld of %lld, to %s\n", preset, (long long)t->step, (long long)t->config.steps,
+           out);
     printf("configuration");
     print_settings(t);
     print_sources(t);
-    printf("data                %s%s%s\n", *data ? data : "fresh stories alone", *text ? ", text " : "", text);
-    printf("alpha labels        %s\n", t->config.model.fixed_alpha >= 0 ? "none: alpha is fixed" : t->has_labels ? t->config.oracle : "none");
+    printf("data                %s%s%s\n",
+           *data   ? data
+           : *text ? "none"
+                   : "fresh stories alone",
+           *text ? ", text " : "", text);
+    printf("alpha labels        %s\n", t->config.model.fixed_alpha >= 0 ? "none: alpha is fixed"
+                                       : t->has_labels                  ? t->config.oracle
+                                                                        : "none");
     printf("dev rows            %zu\n", t->dev.count);
     printf("vocabulary          %d pieces\n", (int)tokenizer_size(t->vocabulary));
     printf("parameters          %zu\n", t->e->table.elements);
@@ -130,7 +142,9 @@ void report_start(report *r, const char *preset, const char *data, const char *t
 /* ---- steps */
 
 /* Not so for a source that still waits for another. */
-static int takes_part(const feed_source *s) { return s->state.stage_steps > 0 || s->state.stage > (s->plan.first > 1 ? s->plan.first : 1); }
+static int takes_part(const feed_source *s) {
+    return s->state.stage_steps > 0 || s->state.stage > (s->plan.first > 1 ? s->plan.first : 1);
+}
 
 /* "babi18 3/4 85%" for every source that takes part. */
 static void print_stages(const trainer *t) {
@@ -138,8 +152,10 @@ static void print_stages(const trainer *t) {
         const feed_source *s = &t->feed.source[i];
         if (s->plan.kind == FEED_TEXT || !takes_part(s)) continue;
         if (s->plan.kind == FEED_FRESH)
-            printf(" %s %d/%d%s %.0f%%", s->plan.name, s->state.stage, s->stages, s->state.done ? " done" : "", 100 * s->state.accuracy);
-        else printf(" %s %.0f%%", s->plan.name, 100 * s->state.accuracy);
+            printf(" %s %d/%d%s %.0f%%", s->plan.name, s->state.stage, s->stages, s->state.done ? " done" : "",
+                   100 * s->state.accuracy);
+        else
+            printf(" %s %.0f%%", s->plan.name, 100 * s->state.accuracy);
     }
 }
 
@@ -173,7 +189,8 @@ static void print_line(report *r) {
     if (s->class_rows) printf("  train %.0f%%", 100 * train_accuracy(t));
     if (r->evaluated && r->eval.sources) printf("  dev %.1f%%", 100 * r->eval.accuracy);
     if (r->evaluated && r->eval.cells) printf("  alpha MAE %.3f", r->eval.alpha_mae);
-    printf("  %.1fk tokens/s  %d:%02d left |", spent > 0 ? (double)r->tokens / spent / 1000 : 0, (int)(left / 60), (int)left % 60);
+    printf("  %.1fk tokens/s  %d:%02d left |", spent > 0 ? (double)r->tokens / spent / 1000 : 0, (int)(left / 60),
+           (int)left % 60);
     print_stages(t);
 }
 
@@ -246,8 +263,10 @@ static void print_histogram(const trainer_eval_report *e) {
         printf("    .%d-          ", a);
         for (int b = 0; b < TRAINER_BINS; b++) {
             const double share = 100 * (double)e->histogram[a][b] / (double)all;
-            if (e->histogram[a][b]) printf(" %4.0f", share);
-            else printf("    .");
+            if (e->histogram[a][b])
+                printf(" %4.0f", share);
+            else
+                printf("    .");
         }
         printf("  n = %lld\n", (long long)all);
     }
@@ -278,10 +297,12 @@ void report_eval(report *r, const trainer_eval_report *e) {
     r->evaluated = 1;
     log_eval(r, e);
     if (!e->sources) return;
-    printf("  dev at step %lld: %.1f%% mean of sources%s", (long long)r->t->step, 100 * e->accuracy, e->better ? ", the best so far" : "");
+    printf("  dev at step %lld: %.1f%% mean of sources%s", (long long)r->t->step, 100 * e->accuracy,
+           e->better ? ", the best so far" : "");
     for (int i = 0; i < e->sources; i++) {
         const double p = (double)e->source[i].correct / e->source[i].rows;
-        printf("%s %s %.1f%% +-%.1f", i ? "," : ";", e->source[i].name, 100 * p, 196 * sqrt(p * (1 - p) / e->source[i].rows));
+        printf("%s %s %.1f%% +-%.1f", i ? "," : ";", e->source[i].name, 100 * p,
+               196 * sqrt(p * (1 - p) / e->source[i].rows));
     }
     puts("");
     if (e->cells) {
@@ -296,7 +317,8 @@ void report_end(report *r, const char *why) {
     end_bar(r);
     printf("%s at step %lld after %.0f s, %.1fk tokens/s, peak memory %.0f MB\n", why, (long long)r->t->step, spent,
            spent > 0 ? (double)r->tokens / spent / 1000 : 0, (double)hardware_peak_memory() / 1e6);
-    if (r->t->best >= 0) printf("best dev accuracy %.1f%% at step %lld\n", 100 * r->t->best, (long long)r->t->best_step);
+    if (r->t->best >= 0)
+        printf("best dev accuracy %.1f%% at step %lld\n", 100 * r->t->best, (long long)r->t->best_step);
     cJSON *json = event(r, "end");
     cJSON_AddStringToObject(json, "why", why);
     cJSON_AddNumberToObject(json, "tokens", (double)r->tokens);

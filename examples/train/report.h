@@ -9,13 +9,13 @@
 
 typedef struct report {
     const trainer *t;
-    FILE *log;               /* NULL: none */
+    FILE *log; /* NULL: none */
     const char *log_path;
-    int terminal;            /* a progress bar that rewrites its line; else plain lines now and then */
+    int terminal; /* a progress bar that rewrites its line; else plain lines now and then */
     int bar_shown;
-    double start, shown;     /* seconds of the monotonic clock */
+    double start, shown; /* seconds of the monotonic clock */
     int64_t first_step, shown_step;
-    size_t tokens;           /* since the start */
+    size_t tokens; /* since the start */
     trainer_step_report last;
     trainer_eval_report eval;
     int evaluated;

@@ -65,7 +65,8 @@ static const setting table[] = {
 enum { SETTINGS = sizeof table / sizeof *table };
 
 static int out_of_range(const setting *s, const char *value, text_error *error) {
-    if (s->type == REAL) return text_fail(error, "%s is '%s'; it must be a number in [%g, %g]", s->name, value, s->low, s->high);
+    if (s->type == REAL)
+        return text_fail(error, "%s is '%s'; it must be a number in [%g, %g]", s->name, value, s->low, s->high);
     return text_fail(error, "%s is '%s'; it must be a whole number in [%.0f, %.0f]", s->name, value, s->low, s->high);
 }
 
@@ -84,8 +85,10 @@ static int set_value(const setting *s, char *place, const char *value, text_erro
     if (number != floor(number)) return out_of_range(s, value, error);
     const int64_t whole = (int64_t)number;
     const int narrow = (int)whole;
-    if (s->type == INTEGER) memcpy(place, &narrow, sizeof narrow);
-    else memcpy(place, &whole, sizeof whole); /* signed and unsigned alike: never negative here */
+    if (s->type == INTEGER)
+        memcpy(place, &narrow, sizeof narrow);
+    else
+        memcpy(place, &whole, sizeof whole); /* signed and unsigned alike: never negative here */
     return 0;
 }
 
@@ -119,7 +122,9 @@ int settings_get(const trainer_config *config, int i, const char **name, char va
             if (strtod(value, NULL) == number) break;
         }
         break;
-    case POSITIONS: snprintf(value, 64, "%s", encoder_positions_name(config->model.positions)); break;
+    case POSITIONS:
+        snprintf(value, 64, "%s", encoder_positions_name(config->model.positions));
+        break;
     }
     return 1;
 }
@@ -135,13 +140,15 @@ static int source_field(feed_plan *plan, int field, const char *text, text_error
         char *at = field == 0 ? strchr(name, '@') : NULL; /* "kinship@2": starts with its second stage */
         if (at) {
             *at++ = 0;
-            if (*at < '1' || *at > '0' + FEED_STAGES || at[1]) return text_fail(error, "'%s' names no stage to start with", text);
+            if (*at < '1' || *at > '0' + FEED_STAGES || at[1])
+                return text_fail(error, "'%s' names no stage to start with", text);
             plan->first = *at - '0';
         }
         return 0;
     }
     const double number = strtod(text, &end);
-    if (end == text || *end || !(number > 0 && number < 1e6)) return text_fail(error, "'%s' is no weight or mark of source '%s'", text, plan->name);
+    if (end == text || *end || !(number > 0 && number < 1e6))
+        return text_fail(error, "'%s' is no weight or mark of source '%s'", text, plan->name);
     *(field == 1 ? &plan->weight : &plan->mark) = number;
     return 0;
 }
@@ -177,8 +184,8 @@ void settings_print_sources(const trainer_config *config, char *out, size_t size
         const feed_plan *p = &config->plan[i];
         char stage[16] = "";
         if (p->first > 1) snprintf(stage, sizeof stage, "@%d", p->first);
-        const int n = snprintf(out + used, size - used, "%s%s%s:%g:%g%s%s", i ? "," : "", p->name, stage, p->weight, p->mark,
-                               p->after[0] ? ":" : "", p->after);
+        const int n = snprintf(out + used, size - used, "%s%s%s:%g:%g%s%s", i ? "," : "", p->name, stage, p->weight,
+                               p->mark, p->after[0] ? ":" : "", p->after);
         used += n > 0 ? (size_t)n : 0;
     }
 }
@@ -224,16 +231,19 @@ static trainer_config small(void) {
     c.model.embedding_std = 0.125;
     c.model.use_temperature = 1;
     c.model.tie_k_to_q = 1;
-    c.steps = 3000;
-    c.batch_rows = 0;
-    c.batch_tokens = 4096;
-    c.lr = 1e-3;
+    c.model.w_rel_identity = 1; /* with W_k = W_q: equal words match by either expert from the first step */
+    c.steps = 6500;
+    c.batch_rows = 64;
+    c.story_pairs = 1;
+    c.lr = 2e-3;
+    c.lr_gate = 5e-3;
     c.beta2 = 0.98;
     c.warmup = 200;
-    c.cosine = 0;
     c.gamma_steps = 0;
-    c.eval_every = 200;
     c.patience = 0;
+    c.rest = 0.2;
+    c.vocab_min_count = 6;
+    c.vocab_pieces = 1500;
     return c;
 }
 
@@ -244,7 +254,10 @@ static trainer_config quick(void) {
     c.model.layers = 2;
     c.model.feed_forward = 64;
     c.steps = 30;
+    c.batch_rows = 0;
     c.batch_tokens = 512;
+    c.cosine = 0;
+    c.lr = 1e-3;
     c.warmup = 10;
     c.gamma_steps = 10;
     c.eval_every = 10;
@@ -253,10 +266,15 @@ static trainer_config quick(void) {
 }
 
 int settings_preset(const char *name, trainer_config *config) {
-    static const char everything[] = "babi18:1:0.86,babi17:1:0.9,babi16:1:0.9,kinship:1:0.9";
-    if (!strcmp(name, "paper")) *config = paper();
-    else if (!strcmp(name, "small")) *config = small();
-    else if (!strcmp(name, "quick")) *config = quick();
-    else return -1;
-    return settings_sources(config, !strcmp(name, "quick") ? "babi18:1:0.86,kinship:1:0.9" : everything, NULL);
+    static const char everything[] =
+        "babi18:1.8:0.82,babi17:0.8:0.84,babi16:1.8:0.8,kinship@2:0.9:0.84,isa:0.4,partof:0.15,capital:0.05";
+    if (!strcmp(name, "paper"))
+        *config = paper();
+    else if (!strcmp(name, "small"))
+        *config = small();
+    else if (!strcmp(name, "quick"))
+        *config = quick();
+    else
+        return -1;
+    return settings_sources(config, !strcmp(name, "quick") ? "babi18:1:0.84,kinship@2:1:0.84" : everything, NULL);
 }

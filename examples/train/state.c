@@ -19,6 +19,13 @@ static cJSON *settings_json(const trainer_config *config) {
     return json;
 }
 
+/* As text: cJSON writes a number only near enough. */
+static void add_exact(cJSON *json, const char *name, double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", value);
+    cJSON_AddStringToObject(json, name, text);
+}
+
 static cJSON *feed_json(const feed *f) {
     cJSON *list = cJSON_CreateArray();
     for (int i = 0; list && i < f->count; i++) {
@@ -28,7 +35,7 @@ static cJSON *feed_json(const feed *f) {
         cJSON_AddNumberToObject(item, "stage", s->stage);
         cJSON_AddNumberToObject(item, "done", s->done);
         cJSON_AddNumberToObject(item, "stage_steps", (double)s->stage_steps);
-        cJSON_AddNumberToObject(item, "accuracy", s->accuracy);
+        add_exact(item, "accuracy", s->accuracy);
         cJSON_AddNumberToObject(item, "drawn", (double)s->drawn);
         cJSON_AddItemToArray(list, item);
     }
@@ -49,7 +56,7 @@ static char *run_json(const trainer *t, const char *preset, const char *data, co
     cJSON_AddStringToObject(json, "text", text);
     cJSON_AddStringToObject(json, "data_hash", hash);
     cJSON_AddNumberToObject(json, "step", (double)t->step);
-    cJSON_AddNumberToObject(json, "best", t->best);
+    add_exact(json, "best", t->best);
     cJSON_AddNumberToObject(json, "best_step", (double)t->best_step);
     cJSON_AddNumberToObject(json, "waited", t->waited);
     cJSON_AddItemToObject(json, "feed", feed_json(&t->feed));
@@ -87,8 +94,10 @@ int state_save_weights(const trainer *t, const char *path, const char *preset, t
     return save(t, path, preset, &weights, 1, NULL, error);
 }
 
-int state_save(const trainer *t, const char *path, const char *preset, const char *data, const char *text, text_error *error) {
-    const checkpoint_part parts[] = {{"", &t->e->table, t->params}, {"m.", &t->e->table, t->m}, {"v.", &t->e->table, t->v}};
+int state_save(const trainer *t, const char *path, const char *preset, const char *data, const char *text,
+               text_error *error) {
+    const checkpoint_part parts[] = {
+        {"", &t->e->table, t->params}, {"m.", &t->e->table, t->m}, {"v.", &t->e->table, t->v}};
     char *run = run_json(t, preset, data, text);
     if (!run) return text_fail_memory(error, 0);
     const int result = save(t, path, preset, parts, 3, run, error);
@@ -99,8 +108,10 @@ int state_save(const trainer *t, const char *path, const char *preset, const cha
 /* ---- reading */
 
 static int broken(const char *path, const char *what, text_error *error) {
-    return text_fail(error, "%s: its record of the run lacks '%s' or it is wrong; resume from the state file of a run of this version",
-                     path, what);
+    return text_fail(
+        error,
+        "%s: its record of the run lacks '%s' or it is wrong; resume from the state file of a run of this version",
+        path, what);
 }
 
 static const char *text_member(const cJSON *json, const char *name) {
@@ -115,6 +126,14 @@ static int number_member(const cJSON *json, const char *name, double *value) {
     return 0;
 }
 
+static int exact_member(const cJSON *json, const char *name, double *value) {
+    const char *text = text_member(json, name);
+    char *end;
+    if (!text) return -1;
+    *value = strtod(text, &end);
+    return end == text || *end || !(*value >= -1 && *value <= 1) ? -1 : 0;
+}
+
 static char *copy_of(const char *text) {
     char *copy = malloc(strlen(text) + 1);
     if (copy) memcpy(copy, text, strlen(text) + 1);
@@ -123,7 +142,8 @@ static char *copy_of(const char *text) {
 
 static int read_settings(state_run *run, const char *path, const cJSON *json, text_error *error) {
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(json, "settings"), *item;
-    const char *sources = text_member(json, "sources"), *oracle = text_member(json, "oracle"), *preset = text_member(json, "preset");
+    const char *sources = text_member(json, "sources"), *oracle = text_member(json, "oracle"),
+               *preset = text_member(json, "preset");
     if (!preset || settings_preset(preset, &run->config)) return broken(path, "preset", error);
     snprintf(run->preset, sizeof run->preset, "%s", preset);
     if (!cJSON_IsObject(settings)) return broken(path, "settings", error);
@@ -144,7 +164,9 @@ static int read_settings(state_run *run, const char *path, const cJSON *json, te
 static cJSON *read_run(const checkpoint *c, const char *path, text_error *error) {
     const char *run = checkpoint_get(c, "run");
     if (!run) {
-        (void)text_fail(error, "%s: holds weights but no state to resume from; give the run's state.safetensors, or --init it", path);
+        (void)text_fail(error,
+                        "%s: holds weights but no state to resume from; give the run's state.safetensors, or --init it",
+                        path);
         return NULL;
     }
     cJSON *json = cJSON_Parse(run);
@@ -184,9 +206,10 @@ static int restore_feed(feed *f, const char *path, const cJSON *json, text_error
         feed_source *s = &f->source[i];
         double stage, done, stage_steps, accuracy, drawn;
         const char *name = text_member(item, "source");
-        if (!name || strcmp(name, s->plan.name) || number_member(item, "stage", &stage) || number_member(item, "done", &done) ||
-            number_member(item, "stage_steps", &stage_steps) || number_member(item, "accuracy", &accuracy) ||
-            number_member(item, "drawn", &drawn) || !(stage >= 1 && stage <= s->stages) || !(stage_steps >= 0 && stage_steps < 1e15) ||
+        if (!name || strcmp(name, s->plan.name) || number_member(item, "stage", &stage) ||
+            number_member(item, "done", &done) || number_member(item, "stage_steps", &stage_steps) ||
+            exact_member(item, "accuracy", &accuracy) || number_member(item, "drawn", &drawn) ||
+            !(stage >= 1 && stage <= s->stages) || !(stage_steps >= 0 && stage_steps < 1e15) ||
             !(drawn >= 0 && drawn < 9e15))
             return broken(path, "feed", error);
         s->state = (feed_state){(int)stage, done != 0, (int64_t)stage_steps, accuracy, (uint64_t)drawn};
@@ -201,11 +224,14 @@ static int restore_counters(trainer *t, const char *path, const cJSON *json, tex
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->data_hash);
     if (!expected) return broken(path, "data_hash", error);
     if (strcmp(hash, expected))
-        return text_fail(error, "%s: the run was trained on other data; give the same --data and --mlm files, or start anew with --init",
-                         path);
+        return text_fail(
+            error,
+            "%s: the run was trained on other data; give the same --data and --mlm files, or start anew with --init",
+            path);
     if (number_member(json, "step", &step) || !(step >= 0 && step < 9e15)) return broken(path, "step", error);
-    if (number_member(json, "best", &best) || number_member(json, "best_step", &best_step) ||
-        number_member(json, "waited", &waited) || !(waited >= 0 && waited < 1e9) || !(best_step >= 0 && best_step < 9e15))
+    if (exact_member(json, "best", &best) || number_member(json, "best_step", &best_step) ||
+        number_member(json, "waited", &waited) || !(waited >= 0 && waited < 1e9) ||
+        !(best_step >= 0 && best_step < 9e15))
         return broken(path, "best", error);
     t->step = (int64_t)step;
     t->best = best;
@@ -215,7 +241,8 @@ static int restore_counters(trainer *t, const char *path, const cJSON *json, tex
 }
 
 int state_restore(trainer *t, const char *path, text_error *error) {
-    const checkpoint_part parts[] = {{"", &t->e->table, t->params}, {"m.", &t->e->table, t->m}, {"v.", &t->e->table, t->v}};
+    const checkpoint_part parts[] = {
+        {"", &t->e->table, t->params}, {"m.", &t->e->table, t->m}, {"v.", &t->e->table, t->v}};
     checkpoint *c = checkpoint_open(path, NULL, error);
     if (!c) return -1;
     cJSON *json = read_run(c, path, error);

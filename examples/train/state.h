@@ -10,14 +10,15 @@
 int state_save_weights(const trainer *t, const char *path, const char *preset, text_error *error);
 
 /* Everything. data, text: the files the run reads, "" for none, so that resuming finds them again. */
-int state_save(const trainer *t, const char *path, const char *preset, const char *data, const char *text, text_error *error);
+int state_save(const trainer *t, const char *path, const char *preset, const char *data, const char *text,
+               text_error *error);
 
 /* What a state file says of its run. */
 typedef struct state_run {
     trainer_config config;
     tokenizer *vocabulary; /* owned until trainer_open takes it */
     char preset[32];
-    char *data, *text;     /* owned */
+    char *data, *text; /* owned */
 } state_run;
 
 /* Reads what trainer_open needs. 0, or -1 with a message; then *run is {0}. */

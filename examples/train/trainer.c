@@ -7,6 +7,7 @@
 #include "data/rng.h"
 #include "text/grow.h"
 #include "text/wordpiece.h"
+#include "train/hardware.h"
 #include "train/pool.h"
 
 enum { TASK_OF_DROPOUT = 0x44, STEP_PLACES = 1 << 12 }; /* batches a step may have dropout masks for */
@@ -44,12 +45,16 @@ typedef struct totals {
 static dea_real *arena_new(size_t elements, text_error *error) {
     const size_t bytes = (elements * sizeof(dea_real) + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT;
     dea_real *numbers = aligned_alloc(DEA_ALIGNMENT, bytes);
-    if (numbers) memset(numbers, 0, bytes);
-    else (void)text_fail_memory(error, bytes);
+    if (numbers)
+        memset(numbers, 0, bytes);
+    else
+        (void)text_fail_memory(error, bytes);
     return numbers;
 }
 
-static int add_text(wordpiece *w, const char *text, text_error *error) { return wordpiece_add(w, text, strlen(text), error); }
+static int add_text(wordpiece *w, const char *text, text_error *error) {
+    return wordpiece_add(w, text, strlen(text), error);
+}
 
 /* Enough stories to see every word of the source. */
 static int add_fresh_words(wordpiece *w, const char *source, text_error *error) {
@@ -70,14 +75,20 @@ static int add_fresh_words(wordpiece *w, const char *source, text_error *error) 
     return result;
 }
 
+/* A language model is there to be fine-tuned, on any source. */
+static int wants_words(const trainer_config *config, const char *source) {
+    for (int i = 0; i < config->plans; i++)
+        if (config->plan[i].kind == FEED_TEXT || !strcmp(config->plan[i].name, source)) return 1;
+    return 0;
+}
+
 tokenizer *trainer_vocabulary(const trainer_config *config, const rows *stored, const rows *text, text_error *error) {
-    const wordpiece_options options = {.lower = true,
-                                       .min_count = (size_t)config->vocab_min_count,
-                                       .max_pieces = (size_t)config->vocab_pieces};
+    const wordpiece_options options = {
+        .lower = true, .min_count = (size_t)config->vocab_min_count, .max_pieces = (size_t)config->vocab_pieces};
     wordpiece *w = wordpiece_new(&options);
     int result = w ? 0 : text_fail_memory(error, 0);
-    for (int i = 0; !result && i < config->plans; i++)
-        if (config->plan[i].kind == FEED_FRESH) result = add_fresh_words(w, config->plan[i].name, error);
+    for (const char *const *source = data_stream_sources(); !result && *source; source++)
+        if (wants_words(config, *source)) result = add_fresh_words(w, *source, error);
     for (size_t i = 0; !result && stored && i < stored->count; i++) {
         const row *r = &stored->row[i];
         if (r->split[0] && strcmp(r->split, "train")) continue;
@@ -100,7 +111,7 @@ static uint64_t hash_rows(uint64_t hash, const rows *list) {
 
 static int add_dev_row(trainer *t, const row *r, text_error *error) {
     const size_t max_length = (size_t)t->config.model.max_length;
-    if (encode_pair(t->vocabulary, t->feed.cache, r->premise, r->hypothesis, max_length, &t->feed.pair, error)) return -1;
+    if (feed_encode(&t->feed, t->vocabulary, r, max_length, error)) return -1;
     if (t->has_labels && labeller_add(&t->labels, r, &t->feed.pair, 0, &t->dev.blocks, error)) return -1;
     return samples_add(&t->dev, &t->feed.pair, r->label, 0, error);
 }
@@ -133,6 +144,18 @@ static int add_dev_source(trainer *t, int index, text_error *error) {
 
 enum { DEV_BATCH_TOKENS = 1024 };
 
+/* A stored row that does not fit is found before training starts, not in the middle of it. */
+static int check_stored(trainer *t, text_error *error) {
+    for (int i = 0; i < t->feed.count; i++) {
+        const feed_source *s = &t->feed.source[i];
+        for (size_t k = 0; s->plan.kind == FEED_STORED && k < s->unit_begin[s->units]; k++)
+            if (feed_encode(&t->feed, t->vocabulary, &t->feed.stored->row[s->unit[k]],
+                            (size_t)t->config.model.max_length, error))
+                return -1;
+    }
+    return 0;
+}
+
 static int make_dev(trainer *t, text_error *error) {
     for (int i = 0; i < t->feed.count; i++)
         if (add_dev_source(t, i, error)) return -1;
@@ -161,30 +184,6 @@ static int open_model(trainer *t, text_error *error) {
     if (!t->params || !t->m || !t->v) return -1;
     const dea_status status = encoder_reset(t->e, t->params, t->config.seed);
     return status == DEA_OK ? 0 : text_fail(error, "%s", dea_status_string(status));
-}
-
-int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary, const rows *stored, const rows *text, int threads,
-                 text_error *error) {
-    memset(t, 0, sizeof *t);
-    t->config = *config;
-    t->vocabulary = vocabulary;
-    t->threads = threads;
-    t->best = -1;
-    t->data_hash = hash_rows(hash_rows(0, stored), text);
-    int result = 0;
-    if (config->oracle[0]) {
-        result = labeller_open(&t->labels, config->oracle, config->seed, error);
-        t->has_labels = !result;
-    }
-    if (!result) result = feed_open(&t->feed, config->plan, config->plans, stored, text, config->seed, error);
-    t->feed.story_pairs = config->story_pairs;
-    t->feed.rest = config->rest;
-    t->feed.earlier = config->earlier;
-    if (!result) result = open_model(t, error);
-    if (!result) result = make_lanes(t, error);
-    if (!result) result = make_dev(t, error);
-    if (result) trainer_close(t);
-    return result;
 }
 
 void trainer_close(trainer *t) {
@@ -236,7 +235,8 @@ static int assign(trainer *t, const samples *list, const batch_plan *plan, text_
         memset(lane->histogram, 0, sizeof lane->histogram);
     }
     for (size_t s = plan->slices; s-- > 0;) {
-        const size_t length = (size_t)plan->slice[s].length, cost = (size_t)plan->slice[s].count * length * (256 + length);
+        const size_t length = (size_t)plan->slice[s].length,
+                     cost = (size_t)plan->slice[s].count * length * (256 + length);
         trainer_lane *least = &t->lane[0];
         for (int i = 1; i < TRAINER_LANES; i++)
             if (t->lane[i].cost < least->cost) least = &t->lane[i];
@@ -251,7 +251,8 @@ static int run_lanes(trainer *t, dea_task *task, text_error *error) {
     for (int i = 0; i < TRAINER_LANES; i++) {
         trainer_lane *lane = &t->lane[i];
         if (lane->status == DEA_OK) continue;
-        if (lane->status == DEA_ERR_CAPACITY) return text_fail(error, "out of memory for the activations of a batch; try a smaller batch");
+        if (lane->status == DEA_ERR_CAPACITY)
+            return text_fail(error, "out of memory for the activations of a batch; try a smaller batch");
         return text_fail(error, "step %lld: %s", (long long)t->step + 1, dea_status_string(lane->status));
     }
     return 0;
@@ -281,7 +282,9 @@ static int class_rows_of(const encoder_batch *batch) {
     return count;
 }
 
-static int uses_labels(const trainer *t) { return t->has_labels && t->config.model.fixed_alpha < 0; }
+static int uses_labels(const trainer *t) {
+    return t->has_labels && t->config.model.fixed_alpha < 0;
+}
 
 static encoder_run step_run(const trainer *t, double gamma, size_t slice) {
     return (encoder_run){.training = 1,
@@ -338,7 +341,9 @@ static totals count_totals(const trainer *t) {
     return all;
 }
 
-double trainer_gamma(const trainer *t) { return t->config.gamma_steps > 0 ? dea_gamma(t->step, t->config.gamma_steps) : 0; }
+double trainer_gamma(const trainer *t) {
+    return t->config.gamma_steps > 0 ? dea_gamma(t->step, t->config.gamma_steps) : 0;
+}
 
 static double lr_factor(const trainer *t) {
     if (t->config.cosine) return dea_warmup_cosine(t->step, t->config.warmup, t->config.steps);
@@ -361,15 +366,16 @@ typedef struct isolation_case {
     double task, gate;
 } isolation_case;
 
-static dea_status isolation_gradients(trainer *t, const encoder_batch *batch, const encoder_run *run, isolation_case what,
-                                      trainer_lane *lane) {
+static dea_status isolation_gradients(trainer *t, const encoder_batch *batch, const encoder_run *run,
+                                      isolation_case what, trainer_lane *lane) {
     encoder_loss loss = encoder_loss_init();
     loss.class_weight = loss.lm_weight = what.task;
     loss.gate_weight = what.gate;
     loss.gate.hard_negatives = t->config.hard_negatives;
     memset(lane->grads, 0, t->e->table.elements * sizeof *lane->grads);
     const dea_status status = encoder_forward(t->e, t->params, batch, run, &t->lane[0].work);
-    return status == DEA_OK ? encoder_backward(t->e, t->params, batch, run, &loss, lane->grads, &t->lane[0].work) : status;
+    return status == DEA_OK ? encoder_backward(t->e, t->params, batch, run, &loss, lane->grads, &t->lane[0].work)
+                            : status;
 }
 
 static int isolation_compare(const trainer *t, text_error *error) {
@@ -380,11 +386,16 @@ static int isolation_compare(const trainer *t, text_error *error) {
         const dea_real *own = is_gate ? gate : task, *other = is_gate ? task : gate;
         for (size_t j = tensor->offset; j < tensor->offset + tensor->count; j++) {
             if (other[j] != 0)
-                return text_fail(error, "isolation check failed: the %s loss reached %s[%zu] (%g); this build must not be trained with",
-                                 is_gate ? "task" : "gate", tensor->name, j - tensor->offset, (double)other[j]);
+                return text_fail(
+                    error,
+                    "isolation check failed: the %s loss reached %s[%zu] (%g); this build must not be trained with",
+                    is_gate ? "task" : "gate", tensor->name, j - tensor->offset, (double)other[j]);
             if (memcmp(&own[j], &both[j], sizeof *own))
-                return text_fail(error, "isolation check failed: %s[%zu] is %.9g with both losses and %.9g with its own alone; "
-                                 "this build must not be trained with", tensor->name, j - tensor->offset, (double)both[j], (double)own[j]);
+                return text_fail(
+                    error,
+                    "isolation check failed: %s[%zu] is %.9g with both losses and %.9g with its own alone; "
+                    "this build must not be trained with",
+                    tensor->name, j - tensor->offset, (double)both[j], (double)own[j]);
         }
     }
     return 0;
@@ -402,14 +413,17 @@ static int isolation_layers(trainer *t, const encoder_batch *batch, const encode
         status = encoder_layer_attention(t->e, &t->lane[0].work, l, &a, &saved);
         if (status != DEA_OK) break;
         const size_t bytes = dea_verify_isolation_workspace(&a, &gate);
-        void *workspace = bytes ? aligned_alloc(DEA_ALIGNMENT, (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT) : NULL;
+        void *workspace =
+            bytes ? aligned_alloc(DEA_ALIGNMENT, (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT) : NULL;
         if (!workspace) return text_fail_memory(error, bytes);
         status = dea_verify_isolation(&a, &gate, t->lane[0].work.hidden, &report, workspace, bytes);
         free(workspace);
         if (status == DEA_ERR_ISOLATION)
-            return text_fail(error, "isolation check failed in layer %d: %s: %s of head %d, element %zu: %.9g apart, %.9g together; "
-                             "this build must not be trained with", l, report.what, report.tensor, report.head, report.index,
-                             report.apart, report.together);
+            return text_fail(
+                error,
+                "isolation check failed in layer %d: %s: %s of head %d, element %zu: %.9g apart, %.9g together; "
+                "this build must not be trained with",
+                l, report.what, report.tensor, report.head, report.index, report.apart, report.together);
     }
     return status == DEA_OK ? 0 : text_fail(error, "isolation check: %s", dea_status_string(status));
 }
@@ -436,15 +450,23 @@ static int check_isolation(trainer *t, const totals *all, text_error *error) {
 
 /* ---- */
 
-static void sum_gradients(trainer *t) {
-    dea_real *sum = t->lane[0].grads;
+/* A part of the elements each: every one is added in the order of the lanes. */
+static void sum_part(void *context, int part) {
+    trainer_lane *lane = context;
+    const size_t elements = lane[0].t->e->table.elements;
+    const size_t begin = elements * (size_t)part / TRAINER_LANES, end = elements * (size_t)(part + 1) / TRAINER_LANES;
     for (int i = 1; i < TRAINER_LANES; i++)
-        for (size_t j = 0; j < t->e->table.elements; j++) sum[j] += t->lane[i].grads[j];
+        for (size_t j = begin; j < end; j++) lane[0].grads[j] += lane[i].grads[j];
 }
 
-static void collect(const trainer *t, const totals *all, trainer_step_report *report, int *rows_by_tag, int *correct_by_tag) {
-    *report = (trainer_step_report){.gamma = all->gamma, .class_rows = all->class_rows, .asked = all->asked,
-                                    .rows = (int)t->drawn.count, .tokens = t->plan.tokens, .padded = t->plan.padded};
+static void collect(const trainer *t, const totals *all, trainer_step_report *report, int *rows_by_tag,
+                    int *correct_by_tag) {
+    *report = (trainer_step_report){.gamma = all->gamma,
+                                    .class_rows = all->class_rows,
+                                    .asked = all->asked,
+                                    .rows = (int)t->drawn.count,
+                                    .tokens = t->plan.tokens,
+                                    .padded = t->plan.padded};
     for (int i = 0; i < TRAINER_LANES; i++) {
         const trainer_lane *lane = &t->lane[i];
         report->class_loss += lane->class_loss;
@@ -460,22 +482,23 @@ static void collect(const trainer *t, const totals *all, trainer_step_report *re
 
 int trainer_step(trainer *t, trainer_step_report *report, text_error *error) {
     int rows_by_tag[FEED_SOURCES * FEED_STAGES] = {0}, correct_by_tag[FEED_SOURCES * FEED_STAGES] = {0};
-    if (feed_draw(&t->feed, t->step, t->config.batch_tokens, t->config.batch_rows, t->vocabulary, (size_t)t->config.model.max_length,
-                  uses_labels(t) ? &t->labels : NULL, &t->drawn, error))
+    if (feed_draw(&t->feed, t->step, t->config.batch_tokens, t->config.batch_rows, t->vocabulary,
+                  (size_t)t->config.model.max_length, uses_labels(t) ? &t->labels : NULL, &t->drawn, error))
         return -1;
     if (batch_plan_make(&t->plan, &t->drawn, micro_tokens(t), error)) return -1;
     const totals all = count_totals(t);
     if (check_isolation(t, &all, error) || assign(t, &t->drawn, &t->plan, error)) return -1;
     for (int i = 0; i < TRAINER_LANES; i++) t->lane[i].totals = &all;
     if (run_lanes(t, train_lane, error)) return -1;
-    sum_gradients(t);
+    pool_run(&t->threads, TRAINER_LANES, sum_part, t->lane);
     collect(t, &all, report, rows_by_tag, correct_by_tag);
     report->lr_factor = lr_factor(t);
     const dea_adamw adamw = optimiser(&t->config);
     const dea_status status = dea_adamw_step(&adamw, &t->e->table, t->params, t->lane[0].grads, t->m, t->v, t->step + 1,
                                              report->lr_factor, report->norm);
     if (status != DEA_OK)
-        return text_fail(error, "step %lld: %s; try a smaller learning rate", (long long)t->step + 1, dea_status_string(status));
+        return text_fail(error, "step %lld: %s; try a smaller learning rate", (long long)t->step + 1,
+                         dea_status_string(status));
     t->step++;
     report->moved = feed_report(&t->feed, rows_by_tag, correct_by_tag);
     return 0;
@@ -608,13 +631,97 @@ int trainer_evaluate(trainer *t, trainer_eval_report *report, text_error *error)
 
 /* ---- memory ---------------------------------------------------------------------------------------------------------- */
 
+/* Bytes of one batch; with labels and maps where an evaluation reads them, or as a training batch. */
+static size_t batch_memory(const trainer *t, int count, int length, int training, int mapped) {
+    const encoder_config *c = &t->e->config;
+    const int blocks = uses_labels(t) && (training || mapped) ? count : 0;
+    const int asked = training && c->language_model ? count * length * 15 / 100 + 1 : 0;
+    encoder_run run = {.training = training};
+    dea_maps *maps = calloc((size_t)c->layers, sizeof *maps);
+    dea_real some = 0;
+    size_t bytes = 0;
+    for (int l = 0; maps && l < c->layers; l++) maps[l].alpha_hat = &some;
+    if (!training && blocks) {
+        run.maps = maps;
+        bytes =
+            (size_t)count * (size_t)c->heads * (size_t)length * (size_t)length * (size_t)c->layers * sizeof(dea_real);
+    }
+    bytes += encoder_work_bytes(t->e, count, length, asked, blocks, &run);
+    free(maps);
+    return bytes;
+}
+
+/* The largest batch of a lane's dev rows. */
+static size_t lane_dev_memory(const trainer *t, const trainer_lane *lane) {
+    size_t most = 0;
+    for (size_t i = 0; i < lane->slices; i++) {
+        const batch_slice *cut = &t->dev_plan.slice[lane->slice[i]];
+        const size_t bytes = batch_memory(t, cut->count, cut->length, 0, lane->slice[i] % MAPPED_EVERY == 0);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* What the largest batches to be expected need in each lane, of training and of the evaluations. */
+static int lane_memory(trainer *t, size_t bytes[TRAINER_LANES], text_error *error) {
+    size_t longest = 0;
+    for (size_t i = 0; i < t->dev.count; i++)
+        if ((size_t)t->dev.at[i].length > longest) longest = (size_t)t->dev.at[i].length;
+    const size_t mean = t->dev.count ? t->dev.tokens / t->dev.count : 32;
+    const int length = longest ? (int)longest : t->config.model.max_length < 64 ? t->config.model.max_length : 64;
+    size_t tokens = (size_t)t->config.batch_rows * mean;
+    if (tokens == 0 || (t->config.batch_tokens && (size_t)t->config.batch_tokens < tokens))
+        tokens = (size_t)t->config.batch_tokens;
+    tokens = (tokens + tokens / 8) / (2 * TRAINER_LANES) + 1; /* the last story drawn goes over */
+    if (tokens > (size_t)t->config.micro_tokens) tokens = (size_t)t->config.micro_tokens;
+    const int count = (int)tokens / length + 1;
+    const size_t train = batch_memory(t, count, length, 1, 0);
+    if (assign(t, &t->dev, &t->dev_plan, error)) return -1;
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        const size_t dev = lane_dev_memory(t, &t->lane[i]);
+        bytes[i] = train > dev ? train : dev;
+    }
+    return 0;
+}
+
+/* Activations are taken at once: growing from batch to batch leaves holes in the heap. */
+static int reserve_lanes(trainer *t, text_error *error) {
+    size_t bytes[TRAINER_LANES];
+    if (lane_memory(t, bytes, error)) return -1;
+    t->expected = hardware_peak_memory();
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        if (encoder_work_reserve(&t->lane[i].work, bytes[i]) != DEA_OK) return text_fail_memory(error, bytes[i]);
+        t->expected += bytes[i];
+    }
+    return 0;
+}
+
 size_t trainer_memory(const trainer *t) {
-    const size_t arenas = (3 + TRAINER_LANES) * t->e->table.elements * sizeof(dea_real);
-    const int longest = t->config.model.max_length;
-    int length = longest < 64 ? longest : 64, tokens = t->config.micro_tokens;
-    if (t->config.batch_tokens && t->config.batch_tokens / (2 * TRAINER_LANES) + 1 < tokens)
-        tokens = t->config.batch_tokens / (2 * TRAINER_LANES) + 1;
-    int count = tokens / length > 0 ? tokens / length : 1;
-    const encoder_run run = {.training = 1};
-    return arenas + TRAINER_LANES * encoder_work_bytes(t->e, count, length, t->config.model.language_model ? tokens / 6 : 0, count, &run);
+    return t->expected;
+}
+
+int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary, const rows *stored, const rows *text,
+                 int threads, text_error *error) {
+    memset(t, 0, sizeof *t);
+    t->config = *config;
+    t->vocabulary = vocabulary;
+    t->threads = threads;
+    t->best = -1;
+    t->data_hash = hash_rows(hash_rows(0, stored), text);
+    int result = 0;
+    if (config->oracle[0]) {
+        result = labeller_open(&t->labels, config->oracle, config->seed, error);
+        t->has_labels = !result;
+    }
+    if (!result) result = feed_open(&t->feed, config->plan, config->plans, stored, text, config->seed, error);
+    t->feed.story_pairs = config->story_pairs;
+    t->feed.rest = config->rest;
+    t->feed.earlier = config->earlier;
+    if (!result) result = open_model(t, error);
+    if (!result) result = make_lanes(t, error);
+    if (!result) result = check_stored(t, error);
+    if (!result) result = make_dev(t, error);
+    if (!result) result = reserve_lanes(t, error);
+    if (result) trainer_close(t);
+    return result;
 }
