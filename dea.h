@@ -9,6 +9,7 @@
  *     size_t bytes = dea_forward_workspace(&a);         // you allocate, aligned to 64 bytes; nothing here ever does
  *     dea_status st = dea_forward(&a, out, saved, workspace, bytes);            // saved: for backward; NULL = inference
  *     if (st != DEA_OK) fprintf(stderr, "%s\n", dea_status_string(st));
+ *     bytes = dea_backward_workspace(&a);               // more than forward needs: take the larger for both
  *     st = dea_backward(&a, out, saved, d_out, &gradients, workspace, bytes);   // see dea_gradients, dea_gate_loss
  *
  * Each head scores a key twice: "looks like", E0 = q.k/sqrt(d), and "works like", E1 = -||W_rel q - k||^2/d (does the
