@@ -79,6 +79,10 @@ ifneq ($(filter deps,$(MAKECMDGOALS)),)
 $(LIBOBJ) $(BUILD)/examples/paris.o $(BUILD)/examples/meta/tiny/main.o $(MAINS:%.c=$(BUILD)/%.o) $(TESTS:%=%.o): | deps
 endif
 
+# These suites look at mathematics, not at kernels: without the vector code they compile in a third of the time.
+SCALAR   := checks encoder errors layer meta optimiser parts
+$(SCALAR:%=$(BUILD)/tests/test_%.o): CPPFLAGS_ALL += -DDEA_NO_SIMD
+
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 # ---- what it needs
@@ -134,6 +138,13 @@ $(BUILD)/bench: bench/bench.c dea.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $< $(LDFLAGS) $(LIBS) -o $@
 
+bench-meta: $(BUILD)/meta_bench ## a meta-attention block against the FMA peak of one core
+	$(BUILD)/meta_bench
+
+$(BUILD)/meta_bench: bench/meta_bench.c dea.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_NO_BLAS $(LDFLAGS) $< -lm -o $@
+
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
 	CC="$(CC)" tests/mutate.sh
 
@@ -143,7 +154,7 @@ check-sanitizers: ## the suites of dea.h under address, undefined and thread san
 check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
 	tests/warnings.sh
 
-.PHONY: bench golden mutate check-sanitizers check-warnings
+.PHONY: bench golden bench-meta mutate check-sanitizers check-warnings
 
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang

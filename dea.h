@@ -9,6 +9,7 @@
  *     size_t bytes = dea_forward_workspace(&a);         // you allocate, aligned to 64 bytes; nothing here ever does
  *     dea_status st = dea_forward(&a, out, saved, workspace, bytes);            // saved: for backward; NULL = inference
  *     if (st != DEA_OK) fprintf(stderr, "%s\n", dea_status_string(st));
+ *     bytes = dea_backward_workspace(&a);               // more than forward needs: take the larger for both
  *     st = dea_backward(&a, out, saved, d_out, &gradients, workspace, bytes);   // see dea_gradients, dea_gate_loss
  *
  * Each head scores a key twice: "looks like", E0 = q.k/sqrt(d), and "works like", E1 = -||W_rel q - k||^2/d (does the
@@ -181,7 +182,9 @@ DEA_API dea_attention dea_attention_init(int batch, int heads, int seq, int head
 DEA_API size_t dea_saved_count(const dea_attention *a);
 
 /* Workspace in bytes for the call of the same name with these shapes and options; 0 if they are wrong (the call then says
- * what is wrong). A workspace may be reused by any later call; nothing is kept in it. */
+ * what is wrong). It depends on shapes, path, threads, label_block_count and whether maps are asked for, not on what the
+ * pointers point to, so it can be asked for before the data is there. A workspace may be reused by any later call; nothing is
+ * kept in it. */
 DEA_API size_t dea_forward_workspace(const dea_attention *a);
 DEA_API size_t dea_backward_workspace(const dea_attention *a);
 
@@ -921,18 +924,18 @@ static double dea__dot(const dea_real *x, const dea_real *y, int n) {
     return sum;
 }
 
-#ifdef DEA_NO_BLAS
-/* The product of room 4, over several workers. */
+/* The product of room 4 over several workers, and whether it is the one to take: see dea__gemm. */
 static void dea__packed_product(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
                                 ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c,
                                 ptrdiff_t ldc, const dea_threads *threads);
-#endif
+static int dea__packed_wins(void);
 
-/* C [m,n] = alpha op(A) op(B) + beta C, row-major, op(A) [m,k], op(B) [k,n]; transposed: stored [k,m], [n,k]. C is not read
- * when beta is 0. */
-static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
-                      ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc,
-                      const dea_threads *threads) {
+/* C [m,n] = alpha op(A) op(B) + beta C by the BLAS, if there is one: row-major, op(A) [m,k], op(B) [k,n]; transposed:
+ * stored [k,m], [n,k]. C is not read when beta is 0. The plain path takes this one, so that it shares nothing with the
+ * fast path. */
+static void dea__blas_gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
+                           ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc,
+                           const dea_threads *threads) {
     if (m <= 0 || n <= 0) return;
 #ifndef DEA_NO_BLAS
     (void)threads;
@@ -946,6 +949,18 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #else
     dea__packed_product(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, threads);
 #endif
+}
+
+/* The same for everybody else. The rule: float on AVX2 or AVX-512 by the packed product of room 4, whose speed does not
+ * hang on the kernel that a BLAS picked and whose bits do not hang on its threads; anything else by the BLAS. */
+static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, double alpha, const dea_real *a,
+                      ptrdiff_t lda, const dea_real *b, ptrdiff_t ldb, double beta, dea_real *c, ptrdiff_t ldc,
+                      const dea_threads *threads) {
+    if (m <= 0 || n <= 0) return;
+    if (dea__packed_wins())
+        dea__packed_product(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, threads);
+    else
+        dea__blas_gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, threads);
 }
 
 /* ==== 4. Vector kernels ================================================================================================
@@ -1479,8 +1494,8 @@ static void dea__transpose_square(dea__idx n, const dea_real *in, dea_real *out)
 /* ---- general product */
 
 /* out [depth][width] = alpha op(b), `depth` terms from k0 on and `columns` columns from j0 on; the rest of the width is 0. */
-static void dea__pack_panel(int transpose_b, const dea_real *b, dea__idx ldb, dea_real alpha, dea__idx k0, dea__idx depth,
-                            dea__idx j0, dea__idx columns, dea__idx width, dea_real *out) {
+static void dea__pack_panel(int transpose_b, const dea_real *b, dea__idx ldb, dea_real alpha, dea__idx k0,
+                            dea__idx depth, dea__idx j0, dea__idx columns, dea__idx width, dea_real *out) {
     const dea_real *from = transpose_b ? b + j0 * ldb + k0 : b + k0 * ldb + j0;
     if (columns == width && depth % DEA__LANES == 0) {
         for (dea__idx j = 0; transpose_b && j < width; j += DEA__LANES)
@@ -1508,21 +1523,22 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
                              dea_real *c, dea__idx ldc) {
     enum { WIDTH = 3 * DEA__LANES, DEPTH = 128, CACHED = 1 << 17 };
     dea_real panel[DEPTH * WIDTH], edge_a[DEPTH * DEA__ROWS], edge_c[DEA__ROWS * WIDTH];
-    const dea__idx chunk = m * k > 2 * CACHED && m < CACHED / WIDTH ? CACHED / m / WIDTH * WIDTH : WIDTH;
+    const dea__idx chunk = m * k > 2 * CACHED && m < CACHED / WIDTH ? CACHED / m / WIDTH * WIDTH : (dea__idx)WIDTH;
     for (dea__idx i = 0; beta == 0 && i < m; i++) memset(c + i * ldc, 0, (size_t)n * sizeof *c);
     for (dea__idx i = 0; beta != 0 && beta != 1 && i < m; i++)
         for (dea__idx j = 0; j < n; j++) c[i * ldc + j] *= beta;
     if (alpha == 0) return;
     for (dea__idx first = 0; first < n; first += chunk)
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : DEPTH, end = n - first < chunk ? n : first + chunk;
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH, end = n - first < chunk ? n : first + chunk;
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
             for (dea__idx j0 = first; j0 < end;) {
                 const dea__idx left = end - j0;
                 const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
                 const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
                 dea__pack_panel(transpose_b, b, ldb, alpha, k0, depth, j0, columns, width, panel);
-                dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0, lda, panel, width, c + j0, ldc, NULL, NULL, NULL};
+                dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0,   lda,  panel,
+                                  width,       c + j0,        ldc,   NULL, NULL, NULL};
                 const dea__idx whole = columns == width ? m - m % DEA__ROWS : 0;
                 if (whole) dea__multiply(wide, whole, &p);
                 for (dea__idx i0 = whole; i0 < m; i0 += DEA__ROWS) {
@@ -2006,12 +2022,12 @@ static void dea__rows_times(const dea_attention *a, int b, const dea_real *p, co
                             dea_real *y) {
     const int d = a->head_dim, tk = a->seq_k;
     if (!a->causal) {
-        dea__gemm(0, 0, a->seq_q, d, dea__keys(a, b), scale, p, tk, x, d, 0, y, d, NULL);
+        dea__blas_gemm(0, 0, a->seq_q, d, dea__keys(a, b), scale, p, tk, x, d, 0, y, d, NULL);
         return;
     }
     for (int i = 0; i < a->seq_q; i++)
-        dea__gemm(0, 0, 1, d, dea__visible(a, b, i), scale, p + (size_t)i * (size_t)tk, tk, x, d, 0,
-                  y + (size_t)i * (size_t)d, d, NULL);
+        dea__blas_gemm(0, 0, 1, d, dea__visible(a, b, i), scale, p + (size_t)i * (size_t)tk, tk, x, d, 0,
+                       y + (size_t)i * (size_t)d, d, NULL);
 }
 
 /* Y [n,d] = P^T X + beta Y: key j gathers from the queries that see it. */
@@ -2019,13 +2035,13 @@ static void dea__columns_times(const dea_attention *a, int b, const dea_real *p,
                                double beta, dea_real *y) {
     const int d = a->head_dim, tk = a->seq_k, keys = dea__keys(a, b);
     if (!a->causal) {
-        dea__gemm(1, 0, keys, d, a->seq_q, scale, p, tk, x, d, beta, y, d, NULL);
+        dea__blas_gemm(1, 0, keys, d, a->seq_q, scale, p, tk, x, d, beta, y, d, NULL);
         return;
     }
     if (beta == 0) memset(y, 0, (size_t)keys * (size_t)d * sizeof *y);
     for (int i = 0; i < a->seq_q; i++)
-        dea__gemm(1, 0, dea__visible(a, b, i), d, 1, scale, p + (size_t)i * (size_t)tk, tk, x + (size_t)i * (size_t)d,
-                  d, 1, y, d, NULL);
+        dea__blas_gemm(1, 0, dea__visible(a, b, i), d, 1, scale, p + (size_t)i * (size_t)tk, tk,
+                       x + (size_t)i * (size_t)d, d, 1, y, d, NULL);
 }
 
 /* ---- one head, forward */
@@ -2068,11 +2084,11 @@ static void dea__plain_energies(const dea_attention *a, int b, int h, dea__plain
     dea__gather(&q, b, h, tq, w->q);
     dea__gather(&k, b, h, keys, w->k);
     dea__centre(w->k, keys, d, w->kbar);
-    dea__gemm(0, 1, tq, d, d, 1, w->q, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 0, w->u, d, NULL);
+    dea__blas_gemm(0, 1, tq, d, d, 1, w->q, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 0, w->u, d, NULL);
     for (int i = 0; i < tq; i++)
         for (int c = 0; c < d; c++) w->u[(size_t)i * (size_t)d + (size_t)c] -= w->kbar[c];
-    dea__gemm(0, 1, tq, keys, d, 1 / sqrt((double)d), w->q, d, w->k, d, 0, w->et0, tk, NULL);
-    dea__gemm(0, 1, tq, keys, d, 2.0 / d, w->u, d, w->k, d, 0, w->et1, tk, NULL);
+    dea__blas_gemm(0, 1, tq, keys, d, 1 / sqrt((double)d), w->q, d, w->k, d, 0, w->et0, tk, NULL);
+    dea__blas_gemm(0, 1, tq, keys, d, 2.0 / d, w->u, d, w->k, d, 0, w->et1, tk, NULL);
     for (int j = 0; j < keys; j++) {
         const dea_real *key = w->k + (size_t)j * (size_t)d;
         w->sums[j] = dea__dot(key, key, d) / d;
@@ -2279,7 +2295,7 @@ static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h,
     const dea__view v = dea__v_view(a, a->v), o = dea__o_view(a, call->d_o);
     dea__gather(&v, b, h, keys, w->v);
     dea__gather(&o, b, h, tq, w->d_o);
-    dea__gemm(0, 1, tq, keys, d, 1, w->d_o, d, w->v, d, 0, w->grad, tk, NULL); /* dA = dO V^T */
+    dea__blas_gemm(0, 1, tq, keys, d, 1, w->d_o, d, w->v, d, 0, w->grad, tk, NULL); /* dA = dO V^T */
     const dea_real *saved = dea__saved_row(a, b, h, (dea_real *)(uintptr_t)call->saved_in);
     const double t = dea__temperature(a, h);
     double d_temperature = 0;
@@ -2320,11 +2336,11 @@ static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h,
     if (g->dq) {
         const dea__view q = dea__q_view(a, a->q);
         dea__rows_times(a, b, de0, w->k, 1 / sqrt((double)d), w->dq);
-        dea__gemm(0, 0, tq, d, d, 1, w->du, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 1, w->dq, d, NULL);
+        dea__blas_gemm(0, 0, tq, d, d, 1, w->du, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 1, w->dq, d, NULL);
         dea__scatter(&q, b, h, tq, w->dq, g->dq);
     }
     if (g->dw_rel)
-        dea__gemm(1, 0, d, d, tq, 1, w->du, d, w->q, d, 1, g->dw_rel + (size_t)h * (size_t)d * (size_t)d, d, NULL);
+        dea__blas_gemm(1, 0, d, d, tq, 1, w->du, d, w->q, d, 1, g->dw_rel + (size_t)h * (size_t)d * (size_t)d, d, NULL);
     if (g->dk) {
         const dea__view k = dea__k_view(a, a->k);
         memset(w->dk, 0, (size_t)tk * (size_t)d * sizeof *w->dk);
@@ -3224,7 +3240,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     m->y = dea__take_reals(&arena, (size_t)(backward ? 0 : map));
     m->dmap = dea__take_reals(&arena, (size_t)(backward ? 2 * map : 0));
     m->p = dea__take_reals(&arena, (size_t)(backward ? DEA__BLOCK * DEA__TILE : 0));
-    m->label = dea__take_reals(&arena, (size_t)(a->labels || a->label_blocks ? full * DEA__TILE : 0));
+    m->label = dea__take_reals(&arena, (size_t)(full * DEA__TILE));
     const dea__idx square = stream ? dp * dp : 0, vector = stream ? dp : 0;
     m->cov = dea__take_reals(&arena, (size_t)(square));
     m->square = dea__take_reals(&arena, (size_t)(square));
@@ -4711,7 +4727,6 @@ static void dea__fast_gate(dea__fast *f, const dea_attention *a, const dea_gate 
     dea__for(&a->threads, dea__fast_tasks(f), dea__fast_job, f);
 }
 
-#ifdef DEA_NO_BLAS
 /* ---- the general product of room 4 over several workers: bands of rows, or of columns where c is wider than tall */
 typedef struct dea__gemm_call {
     int transpose_a, transpose_b;
@@ -4762,7 +4777,10 @@ static void dea__packed_product(int transpose_a, int transpose_b, int m, int n, 
         g.bands = threads->count < (longest + 47) / 48 ? threads->count : (longest + 47) / 48;
     dea__for(threads, g.bands, dea__gemm_band, &g);
 }
-#endif /* DEA_NO_BLAS */
+
+static int dea__packed_wins(void) {
+    return sizeof(dea_real) == sizeof(float) && dea__select(DEA_ISA_AVX2).slice != NULL;
+}
 
 /* The plain path: where it is asked for, and for maps. */
 static int dea__takes_plain(const dea_attention *a) {
