@@ -1,6 +1,7 @@
 #!/bin/sh
 # Mutation testing: applies small wrong edits to copies of dea.h, one at a time, and runs the suites that should notice.
-# usage: mutate.sh [FILE...]      default: tests/mutants/*.txt; environment: CC, JOBS (2), SECONDS_EACH (60)
+# usage: mutate.sh [--check] [FILE...]      default: tests/mutants/*.txt; environment: CC, JOBS (2), SECONDS_EACH (60)
+#        --check: only whether the text of every mutant is still there
 #
 # A file names its suites (and flags for the compiler) and lists mutants:
 #     suites: attention golden
@@ -45,6 +46,8 @@ fi
 case "${1:-}" in
 -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p;}' tests/mutate.sh && exit 0 ;;
 esac
+only_check=0
+[ "${1:-}" = --check ] && only_check=1 && shift
 [ $# -gt 0 ] || set -- tests/mutants/*.txt
 for file; do
     [ -r "$file" ] || { echo "mutate.sh: cannot read $file; give files of mutants, see --help" >&2 && exit 2; }
@@ -96,6 +99,10 @@ perl -e '
 cut=$?
 cat "$out/errors"
 if [ "$cut" -gt 1 ]; then exit 2; fi
+if [ "$only_check" -eq 1 ]; then
+    echo "$(ls -d "$out"/*/ | grep -vc /unchanged-) mutants apply, $(grep -c ERROR "$out/errors") do not"
+    exit "$cut"
+fi
 
 start=$(date +%s)
 ls -d "$out"/*/ | sed 's,/$,,' | xargs -P "$JOBS" -I DIR sh tests/mutate.sh --one DIR | tee "$out/results"
