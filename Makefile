@@ -145,8 +145,14 @@ $(BUILD)/meta_bench: bench/meta_bench.c dea.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_NO_BLAS $(LDFLAGS) $< -lm -o $@
 
+# The fast path's mutants need optimised builds and take as long as all the others, so they have a target of their own.
+MUTANTS ?= $(filter-out tests/mutants/fast.txt,$(wildcard tests/mutants/*.txt))
+
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
-	CC="$(CC)" tests/mutate.sh
+	CC="$(CC)" tests/mutate.sh $(MUTANTS)
+
+mutate-fast: ## the same for the fast path
+	CC="$(CC)" tests/mutate.sh tests/mutants/fast.txt
 
 check-sanitizers: ## the suites of dea.h under address, undefined and thread sanitizers and valgrind
 	CC="$(CC)" tests/sanitizers.sh
@@ -154,7 +160,7 @@ check-sanitizers: ## the suites of dea.h under address, undefined and thread san
 check-warnings: ## dea.h with gcc and clang, as C and C++, with and without every macro: no warning, no global, no exit
 	tests/warnings.sh
 
-.PHONY: bench golden bench-meta mutate check-sanitizers check-warnings
+.PHONY: bench golden bench-meta mutate mutate-fast check-sanitizers check-warnings
 
 # ---- fuzzing: one libFuzzer target a file, with AddressSanitizer and UBSan; what fails goes to tests/fuzz/corpus/NAME/
 FUZZ_CC      ?= clang
