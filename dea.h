@@ -1038,8 +1038,9 @@ typedef ptrdiff_t dea__idx;
 #define DEA__BLOCK ((dea__idx)64)  /* queries of one block, at most */
 #define DEA__CHUNK ((dea__idx)512) /* streaming: keys that stay in the second cache, */
 #define DEA__SPAN  ((dea__idx)512) /* and queries that pass by them */
-#define DEA__PANEL_KEYS                                                                                                \
-    ((dea__idx)1024) /* up to here all keys of a block of queries are worked on at once; beyond they stream */
+/* Up to here all keys of a block of queries are worked on at once; beyond they stream. The backward pass keeps twice the maps. */
+#define DEA__PANEL_KEYS_FORWARD  ((dea__idx)1024)
+#define DEA__PANEL_KEYS_BACKWARD ((dea__idx)512)
 
 /* c [rows][columns of one group] = (start) + op(a) b */
 enum { DEA__FROM_ZERO_, DEA__ADD_TO_C, DEA__FROM_ROW_SCALE, DEA__FROM_SCALED_COLUMN };
@@ -1096,7 +1097,8 @@ typedef struct dea__product {
 #else
 #    define DEA__STEP 4
 #endif
-#define DEA__EACH DEA__UNROLL(8) for (int v = 0; v < step; v++)
+#define DEA__HALF_STEP (DEA__STEP > 1 ? DEA__STEP / 2 : 1)
+#define DEA__EACH      DEA__UNROLL(8) for (int v = 0; v < step; v++)
 
 #define dea__vec               DEA__FN(dea__vec)
 #define dea__vec_memory        DEA__FN(dea__vec_memory)
@@ -2422,7 +2424,7 @@ static size_t dea__plain_workspace(const dea_attention *a) {
  * Here only the passes, which are built for every instruction set; the calls that use them stand behind the gate loss.
  *
  * Keys are centred, so that every query's mean energy is 0 and E1 needs no |k|^2 per pair; scores carry the factor
- * L = DEA__LOG2_UNIT; rows are divided by their sums at the end. Up to DEA__PANEL_KEYS keys, and with a causal mask always, a
+ * L = DEA__LOG2_UNIT; rows are divided by their sums at the end. Up to DEA__PANEL_KEYS_* keys, and with a causal mask always, a
  * block of queries works on all its keys at once (a panel); beyond, keys stream, and what a row's means take away in the
  * backward pass, known only after its last key, is taken away afterwards, being of low rank.
  *
@@ -2494,7 +2496,7 @@ typedef struct dea__buffers {
     dea__ahead *ahead; /* NULL, or the input of the worker's next head */
     dea__idx d, dp, n, np, block;
     dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
-    int with_max;                 /* t sqrt(n) > 80: subtract the row's maximum */
+    int with_max;                 /* t sqrt(n) > 80: exp of a score might overflow; see dea__mild */
     dea__idx queries;             /* rows before the first that sees a key that is not finite (causal), else all */
     dea__idx last_bad;            /* backward: the last row left out as not finite, or -1 */
     /* parameters of the head */
@@ -2612,7 +2614,10 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__gate_steps         DEA__FN(dea__gate_steps)
 #define dea__cells              DEA__FN(dea__cells)
 #define dea__kept               DEA__FN(dea__kept)
+#define dea__mild               DEA__FN(dea__mild)
 #define dea__scores_any         DEA__FN(dea__scores_any)
+#define dea__scores_steps       DEA__FN(dea__scores_steps)
+#define dea__shifted_steps      DEA__FN(dea__shifted_steps)
 #define dea__weights_any        DEA__FN(dea__weights_any)
 #define dea__slopes_steps       DEA__FN(dea__slopes_steps)
 #define dea__slopes             DEA__FN(dea__slopes)
@@ -2650,6 +2655,7 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__write_keys         DEA__FN(dea__write_keys)
 #define dea__usable_keys        DEA__FN(dea__usable_keys)
 #define dea__panel_keys         DEA__FN(dea__panel_keys)
+#define dea__streams            DEA__FN(dea__streams)
 #define dea__slice              DEA__FN(dea__slice)
 #define dea__parameter_count    DEA__FN(dea__parameter_count)
 #define dea__fill_row           DEA__FN(dea__fill_row)
@@ -2676,12 +2682,13 @@ DEA__INLINE void dea__gate_steps(const int step, const dea__vec *x, const dea__v
 
 /* weights p = exp(S) of raw energies x, y; *sum += those of real keys, lane by lane. Padding has p != 0, but its value is 0. */
 DEA__INLINE dea__vec dea__weights_steps(const int step, const dea_real *x_, const dea_real *y_, dea_real *p,
-                                        const dea_real *gk, const dea_real *keep, dea__idx n, const dea__row *row) {
+                                        const dea_real *gk, const dea_real *keep, dea__idx from, dea__idx to,
+                                        const dea__row *row) {
     const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
                    w1 = dea__splat(row->w1), gate = dea__splat(row->gate);
     dea__vec sum[DEA__STEP];
     DEA__EACH sum[v] = dea__splat(0);
-    for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
+    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
         dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
         DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
         DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
@@ -2698,14 +2705,28 @@ DEA__INLINE dea__vec dea__weights_steps(const int step, const dea_real *x_, cons
 }
 static DEA__NOINLINE void dea__weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
                                        const dea_real *keep, dea__idx n, const dea__row *row, dea_real *sum) {
-    enum { HALF = DEA__STEP > 1 ? DEA__STEP / 2 : 1 };
-    const dea__idx most = n - n % (DEA__STEP * DEA__LANES), more = n - n % (HALF * DEA__LANES);
+    const dea__idx most = n - n % (DEA__STEP * DEA__LANES), more = n - n % (DEA__HALF_STEP * DEA__LANES);
     dea__vec s = dea__load(sum);
-    if (most) s += dea__weights_steps(DEA__STEP, x, y, p, gk, keep, most, row);
-    if (most < more)
-        s += dea__weights_steps(HALF, x + most, y + most, p + most, gk + most, keep + most, more - most, row);
-    if (more < n) s += dea__weights_steps(1, x + more, y + more, p + more, gk + more, keep + more, n - more, row);
+    if (most) s += dea__weights_steps(DEA__STEP, x, y, p, gk, keep, 0, most, row);
+    if (most < more) s += dea__weights_steps(DEA__HALF_STEP, x, y, p, gk, keep, most, more, row);
+    if (more < n) s += dea__weights_steps(1, x, y, p, gk, keep, more, n, row);
     dea__store(sum, s);
+}
+
+/* 1 if exp of every score of a tile is a normal number, so that nothing need be subtracted. A score lies between its two
+ * energies, so these are looked at. Rows as in weights (scaled by s0 and s1), or with row NULL energies as they are. */
+static DEA__NOINLINE int dea__mild(const dea_real *x, const dea_real *y, dea__idx rows, dea__idx n,
+                                   const dea__row *row) {
+    dea__vec largest = dea__splat(0), least = dea__splat(0);
+    for (dea__idx r = 0; r < rows; r++, x += DEA__TILE, y += DEA__TILE) {
+        const dea__vec s0 = dea__splat(row ? row[r].s0 : 1), s1 = dea__splat(row ? row[r].s1 : 1);
+        for (dea__idx j = 0; j < n; j += DEA__LANES) {
+            const dea__vec a = dea__load(x + j) * s0, b = dea__load(y + j) * s1;
+            largest = dea__largest(dea__largest(a, b), largest);
+            least = dea__least(dea__least(a, b), least);
+        }
+    }
+    return dea__lane_max(dea__largest(largest, dea__splat(0) - least)) < (dea_real)80 * DEA__LOG2_UNIT;
 }
 
 /* What a row of a tile may carry beyond that: a mask, labels, dropout, a shift. */
@@ -2719,65 +2740,84 @@ typedef struct dea__cells {
 
 /* 1 where dropout keeps the weight of key `first + lane` in this row, else 0 */
 DEA__INLINE dea__vec dea__kept(uint32_t first, const dea__row *row, uint32_t threshold) {
-    dea_real lanes[DEA__LANES];
     uint32_t hash[DEA__LANES];
-    for (int i = 0; i < DEA__LANES; i++) hash[i] = dea__dropout_bits(row->key, first + (uint32_t)i);
-    for (int i = 0; i < DEA__LANES; i++) lanes[i] = hash[i] >= threshold ? (dea_real)1 : (dea_real)0;
+    dea_real lanes[DEA__LANES];
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) hash[i] = dea__dropout_bits(row->key, first + (uint32_t)i);
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) lanes[i] = hash[i] >= threshold ? (dea_real)1 : (dea_real)0;
     return dea__load(lanes);
 }
 
 /* s = t L S_mix of one row, the lowest number where `keep` is 0; returns the largest. */
-static DEA__NOINLINE dea_real dea__scores_any(const dea__cells *c, const dea_real *x_, const dea_real *y_, dea_real *s,
-                                              dea__idx n, const dea__row *row) {
-    enum { step = 1 };
+DEA__INLINE dea__vec dea__scores_steps(const int step, const dea__cells *c, const dea_real *x_, const dea_real *y_,
+                                       dea_real *s, dea__idx from, dea__idx to, const dea__row *row, dea__vec top) {
     const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
                    w1 = dea__splat(row->w1), gate = dea__splat(row->gate), lowest = dea__splat(-DEA__REAL_MAX),
                    gamma = dea__splat(c->gamma);
-    dea__vec top = lowest;
-    for (dea__idx j = 0; j < n; j += DEA__LANES) {
-        dea__vec x = dea__load(x_ + j), y = dea__load(y_ + j), z;
-        dea__gate_steps(step, &x, &y, c->gk + j, w0, w1, gate, &z);
+    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
+        dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
+        DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
+        DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
+        dea__gate_steps(step, x, y, c->gk + j, w0, w1, gate, z);
         if (c->label) {
-            const dea__vec label = dea__load(c->label + j);
-            z = dea__pick((dea__ints)(label == label), z + gamma * (label - z), z);
+            DEA__EACH {
+                const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
+                z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
+            }
         }
-        x = x * s0;
-        y = y * s1 - x;
-        x = dea__pick((dea__ints)(dea__load(c->keep + j) > dea__splat(0)), x + z * y, lowest);
-        top = dea__largest(top, x);
-        dea__store(s + j, x);
+        DEA__EACH x[v] = x[v] * s0;
+        DEA__EACH y[v] = y[v] * s1 - x[v];
+        DEA__EACH x[v] = x[v] + z[v] * y[v];
+        DEA__EACH x[v] = dea__pick((dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0)), x[v], lowest);
+        DEA__EACH top = dea__largest(top, x[v]);
+        DEA__EACH dea__store(s + j + v * DEA__LANES, x[v]);
     }
+    return top;
+}
+static DEA__NOINLINE dea_real dea__scores_any(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *s,
+                                              dea__idx n, const dea__row *row) {
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    dea__vec top = dea__splat(-DEA__REAL_MAX);
+    top = dea__scores_steps(DEA__HALF_STEP, c, x, y, s, 0, most, row, top);
+    top = dea__scores_steps(1, c, x, y, s, most, n, row, top);
     return dea__lane_max(top);
 }
 
-/* p = exp(S - shift) in place of s, 0 where `keep` is 0 or dropout says so; sum += before dropout. */
+/* p = exp(S - shift) in place of s, 0 where `keep` is 0 or dropout says so; returns the sum before dropout. */
+DEA__INLINE dea__vec dea__shifted_steps(const int step, const dea__cells *c, dea_real *s, dea__idx from, dea__idx to,
+                                        const dea__row *row) {
+    const dea__vec shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW);
+    dea__vec total = dea__splat(0);
+    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
+        dea__vec x[DEA__STEP];
+        DEA__EACH x[v] = dea__largest(dea__load(s + j + v * DEA__LANES) - shift, low);
+        dea__exp2s(step, x);
+        DEA__EACH x[v] = x[v] * dea__load(c->keep + j + v * DEA__LANES);
+        DEA__EACH total += x[v];
+        if (c->threshold) {
+            DEA__EACH x[v] = x[v] * dea__kept(c->first + (uint32_t)(j + v * DEA__LANES), row, c->threshold);
+        }
+        DEA__EACH dea__store(s + j + v * DEA__LANES, x[v]);
+    }
+    return total;
+}
 static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea__idx n, const dea__row *row,
                                            dea_real *sum) {
-    enum { step = 1 };
-    const dea__vec shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW);
-    dea__vec total = dea__load(sum);
-    for (dea__idx j = 0; j < n; j += DEA__LANES) {
-        dea__vec x = dea__largest(dea__load(s + j) - shift, low);
-        dea__exp2s(step, &x);
-        x = x * dea__load(c->keep + j);
-        total += x;
-        if (c->threshold) x = x * dea__kept(c->first + (uint32_t)j, row, c->threshold);
-        dea__store(s + j, x);
-    }
-    dea__store(sum, total);
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    const dea__vec total = dea__shifted_steps(DEA__HALF_STEP, c, s, 0, most, row);
+    dea__store(sum, dea__load(sum) + (total + dea__shifted_steps(1, c, s, most, n, row)));
 }
 
 /* Backward of one row. x, y: t L Et. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
  * of sums, BLOCK rows each: of d, g, d x, g y. column (may be NULL) += g s1. */
 DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cells *c, const dea_real *x_,
                                    const dea_real *y_, dea_real *d, dea_real *g, dea_real *p, dea_real *column,
-                                   dea__idx n, const dea__row *row, dea_real *sums) {
+                                   dea__idx from, dea__idx to, const dea__row *row, dea_real *sums) {
     const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
                    s1 = dea__splat(row->s1), shift = dea__splat(row->shift * DEA__LOG2_UNIT),
                    low = dea__splat(DEA__EXP_LOW), gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
     dea__vec m0[2], m1[2], r0[2], r1[2];
     for (int v = 0; v < 2; v++) m0[v] = m1[v] = r0[v] = r1[v] = dea__splat(0);
-    for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
+    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
         dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
         DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
         DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
@@ -2830,27 +2870,17 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
 static DEA__NOINLINE void dea__slopes(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
                                       dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
                                       dea_real *sums) {
-    enum { HALF = DEA__STEP > 1 ? DEA__STEP / 2 : 1 };
-    const dea__idx most = n - n % (DEA__STEP * DEA__LANES), more = n - n % (HALF * DEA__LANES);
-    dea__cells rest = *c;
-    if (most) dea__slopes_steps(DEA__STEP, 0, c, x, y, d, g, p, column, most, row, sums);
-    if (most < more) {
-        rest.gk = c->gk + most;
-        rest.keep = c->keep + most;
-        dea__slopes_steps(HALF, 0, &rest, x + most, y + most, d + most, g + most, p + most,
-                          column ? column + most : NULL, more - most, row, sums);
-    }
-    if (more < n) {
-        rest.gk = c->gk + more;
-        rest.keep = c->keep + more;
-        dea__slopes_steps(1, 0, &rest, x + more, y + more, d + more, g + more, p + more, column ? column + more : NULL,
-                          n - more, row, sums);
-    }
+    const dea__idx most = n - n % (DEA__STEP * DEA__LANES), more = n - n % (DEA__HALF_STEP * DEA__LANES);
+    if (most) dea__slopes_steps(DEA__STEP, 0, c, x, y, d, g, p, column, 0, most, row, sums);
+    if (most < more) dea__slopes_steps(DEA__HALF_STEP, 0, c, x, y, d, g, p, column, most, more, row, sums);
+    if (more < n) dea__slopes_steps(1, 0, c, x, y, d, g, p, column, more, n, row, sums);
 }
 static DEA__NOINLINE void dea__slopes_any(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
                                           dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
                                           dea_real *sums) {
-    dea__slopes_steps(1, 1, c, x, y, d, g, p, column, n, row, sums);
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    if (most) dea__slopes_steps(DEA__HALF_STEP, 1, c, x, y, d, g, p, column, 0, most, row, sums);
+    if (most < n) dea__slopes_steps(1, 1, c, x, y, d, g, p, column, most, n, row, sums);
 }
 
 /* Through the z-score: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
@@ -2916,7 +2946,7 @@ static int dea__all_finite(const dea_real *p, dea__idx rows, dea__idx row, dea__
 /* Queries of one block: as many as keep the maps of a block in the second cache. */
 static dea__idx dea__block_rows(dea__idx np, int maps) {
     dea__idx rows = DEA__BLOCK;
-    while (rows > 16 && rows * np * maps > 160 * 1024 && !(rows == 32 && np > DEA__PANEL_KEYS)) rows /= 2;
+    while (rows > 16 && rows * np * maps > 160 * 1024 && !(rows == 32 && np > DEA__PANEL_KEYS_FORWARD)) rows /= 2;
     return dea__round_up(rows, DEA__PAD);
 }
 
@@ -3243,15 +3273,18 @@ static int dea__label_tile(const dea_attention *a, int b, const int *list, dea__
     return found;
 }
 
-/* The element pass of a tile: energies x, y become weights in x. With a maximum to subtract, the rows of o [rows][dp] and
- * their sums so far are brought to a new maximum where the tile raises it. */
+/* The element pass of a tile: energies x, y become weights in x. Where a score is too large or too small for exp, the rows
+ * of o [rows][dp] and their sums so far are brought to a new maximum if the tile raises it. */
 static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx count, dea__idx rows, dea__idx j0,
                             dea__idx keys, int partial, const dea__buffers *m, dea_real *x, dea_real *y, dea_real *sums,
                             dea__row *row, dea_real *o) {
     const dea_attention *a = f->a;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
-    if (!labelled && !partial && !m->with_max && !(a->dropout > 0)) {
+    int plain = !labelled && !partial && !(a->dropout > 0);
+    for (dea__idx r = 0; m->with_max && r < rows; r++) plain &= row[r].shift == 0 || row[r].shift == -DEA__REAL_MAX;
+    if (plain && (!m->with_max || dea__mild(x, y, rows, keys, row))) {
         for (dea__idx r = 0; r < rows; r++) {
+            row[r].shift = 0;
             dea__weights(x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, m->gk + j0, m->keep + j0, keys,
                          row + r, sums + r * DEA__LANES);
             if (m->ahead) dea__ahead_step(m->ahead);
@@ -3295,6 +3328,8 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
     const dea_attention *a = f->a;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     const dea_real *y = xy + rows * DEA__TILE;
+    const int plain = !labelled && !partial && !shifted && !(a->dropout > 0) &&
+                      (!m->with_max || dea__mild(xy, y, rows, keys, NULL));
     dea_real *g = dg + rows * DEA__TILE;
     dea__cells c = {
         m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
@@ -3302,7 +3337,7 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
     for (dea__idx r = 0; r < rows; r++) {
         const dea__idx at = r * DEA__TILE;
         dea__idx n = keys;
-        if (!labelled && !partial && !shifted && !(a->dropout > 0)) {
+        if (plain) {
             dea__slopes(&c, xy + at, y + at, dg + at, g + at, p + at, column, n, row + r, sums + r * DEA__LANES);
             continue;
         }
@@ -3986,16 +4021,21 @@ static dea__idx dea__usable_keys(const dea__fast *f, int b, int h, int with_valu
     return n;
 }
 
-static dea__idx dea__panel_keys(const dea_attention *a) {
-    return a->causal || a->seq_k < DEA__PANEL_KEYS ? a->seq_k : DEA__PANEL_KEYS;
+/* Whether a pass streams over n keys, and how many keys a panel may have. */
+static int dea__streams(const dea_attention *a, int pass, dea__idx n) {
+    if (a->causal || pass == DEA__GATE) return 0;
+    return n > (pass == DEA__FORWARD ? DEA__PANEL_KEYS_FORWARD : DEA__PANEL_KEYS_BACKWARD);
+}
+static dea__idx dea__panel_keys(const dea_attention *a, int pass) {
+    if (!dea__streams(a, pass, a->seq_k)) return a->seq_k;
+    return pass == DEA__FORWARD ? DEA__PANEL_KEYS_FORWARD : DEA__PANEL_KEYS_BACKWARD;
 }
 
 /* Bytes of a worker's slice. */
 static size_t dea__slice(const dea_attention *a, int pass) {
     dea__buffers m;
-    const int streams = !a->causal && a->seq_k > DEA__PANEL_KEYS && pass != DEA__GATE;
-    const dea__idx keys = pass == DEA__GATE ? a->seq_k : dea__panel_keys(a);
-    const size_t panel = dea__layout(a, pass, 0, keys, NULL, &m);
+    const int streams = dea__streams(a, pass, a->seq_k);
+    const size_t panel = dea__layout(a, pass, 0, dea__panel_keys(a, pass), NULL, &m);
     const size_t stream = streams ? dea__layout(a, pass, 1, a->seq_k, NULL, &m) : 0;
     if (!panel || (streams && !stream)) return 0;
     return panel > stream ? panel : stream;
@@ -4047,7 +4087,7 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
               h = (int)(task / f->splits / f->groups);
     dea__buffers m;
     dea__ahead ahead;
-    dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a), base, &m);
+    dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a, DEA__FORWARD), base, &m);
     dea__pack_head(a, h, &m);
     for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
         const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
@@ -4055,8 +4095,8 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
             if (split == 0) dea__blank_rows(f, b, h, 0, m.queries < a->seq_q ? DEA__NAN : 0);
             continue;
         }
-        const int stream = !a->causal && n > DEA__PANEL_KEYS;
-        dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a), base, &m);
+        const int stream = dea__streams(a, DEA__FORWARD, n);
+        dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__FORWARD), base, &m);
         dea__list_blocks(a, b, &m);
         dea__look_ahead(f, task, b, &ahead);
         m.ahead = stream ? NULL : &ahead;
@@ -4081,7 +4121,7 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
     const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
               h = (int)(task / f->splits / f->groups);
     dea__buffers m;
-    dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a), base, &m);
+    dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a, DEA__BACKWARD), base, &m);
     dea__pack_head(a, h, &m);
     m.dt = 0;
     m.dw = f->partial_parameters + task * dea__parameter_count(a);
@@ -4093,8 +4133,8 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
         const int poisoned = m.queries < a->seq_q;
         m.last_bad = -1;
         if (n > 0) {
-            const int stream = !a->causal && n > DEA__PANEL_KEYS;
-            dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a), base, &m);
+            const int stream = dea__streams(a, DEA__BACKWARD, n);
+            dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__BACKWARD), base, &m);
             dea__list_blocks(a, b, &m);
             dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
             const dea_real *values = a->v + b * f->v.batch + h * f->v.head;
