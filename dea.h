@@ -1088,16 +1088,14 @@ typedef struct dea__product {
 #endif
 #define DEA__PAD (DEA__LANES > DEA__ROWS ? DEA__LANES : DEA__ROWS) /* every padded size is a multiple of this */
 /* Vectors that one step of an element pass works on side by side, so that their chains of operations overlap. */
-#if DEA__LANES == 1 || (defined(__clang__) && DEA__ISA != 512)
-#    define DEA__STEP 1
-#elif defined(__clang__)
+#if DEA__LANES == 1 || defined(__clang__)
 #    define DEA__STEP 2
 #elif DEA__ISA == 512
 #    define DEA__STEP 8
 #else
 #    define DEA__STEP 4
 #endif
-#define DEA__HALF_STEP (DEA__STEP > 1 ? DEA__STEP / 2 : 1)
+#define DEA__HALF_STEP (DEA__STEP / 2)
 #define DEA__EACH      DEA__UNROLL(8) for (int v = 0; v < step; v++)
 
 #define dea__vec               DEA__FN(dea__vec)
@@ -2668,49 +2666,52 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
  * Units: scores are t L S with L = DEA__LOG2_UNIT, so that the exponential is cheap; the gate works on -L z, so that
  * clip(z, -10, 10) and min(sigmoid, 0.95) are one clamp (sigmoid(z) <= 0.95 exactly when z <= ln 19). */
 
-/* z = alpha-hat of the energies x, y (6) */
-DEA__INLINE void dea__gate_steps(const int step, const dea__vec *x, const dea__vec *y, const dea_real *gk, dea__vec w0,
-                                 dea__vec w1, dea__vec gate, dea__vec *z) {
-    DEA__EACH z[v] = dea__load(gk + v * DEA__LANES) + gate;
-    DEA__EACH z[v] = z[v] + x[v] * w0;
-    DEA__EACH z[v] = z[v] + y[v] * w1;
+/* z = alpha-hat of the energies x, y (6), for `per` vectors of each of step/per rows, whose constants are w0, w1, gate */
+DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *x, const dea__vec *y, const dea_real *gk,
+                                 const dea__vec *w0, const dea__vec *w1, const dea__vec *gate, dea__vec *z) {
+    DEA__EACH z[v] = dea__load(gk + v % per * DEA__LANES) + gate[v / per];
+    DEA__EACH z[v] = z[v] + x[v] * w0[v / per];
+    DEA__EACH z[v] = z[v] + y[v] * w1[v / per];
     DEA__EACH z[v] = dea__least(z[v], dea__splat((dea_real)10 * DEA__LOG2_UNIT));
     DEA__EACH z[v] = dea__largest(z[v], dea__splat((dea_real)-2.94443897916644046 * DEA__LOG2_UNIT));
     dea__exp2s(step, z);
     DEA__EACH z[v] = dea__inverse(z[v] + dea__splat(1));
 }
 
-/* weights p = exp(S) of raw energies x, y; *sum += those of real keys, lane by lane. Padding has p != 0, but its value is 0. */
-DEA__INLINE dea__vec dea__weights_steps(const int step, const dea_real *x_, const dea_real *y_, dea_real *p,
-                                        const dea_real *gk, const dea_real *keep, dea__idx from, dea__idx to,
-                                        const dea__row *row) {
-    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
-                   w1 = dea__splat(row->w1), gate = dea__splat(row->gate);
-    dea__vec sum[DEA__STEP];
-    DEA__EACH sum[v] = dea__splat(0);
-    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
+/* weights p = exp(S) of raw energies x, y, two rows side by side; sums [2][LANES] += those of real keys, lane by lane. Padding
+ * has p != 0, but its value is 0. */
+DEA__INLINE void dea__weights_steps(const int per, const dea_real *x_, const dea_real *y_, dea_real *p,
+                                    const dea_real *gk, const dea_real *keep, dea__idx from, dea__idx to,
+                                    const dea__row *row, dea__vec *sums) {
+#define DEA__AT (v / per * DEA__TILE + j + v % per * DEA__LANES)
+    const int step = 2 * per;
+    const dea__vec s0[2] = {dea__splat(row[0].s0), dea__splat(row[1].s0)},
+                   s1[2] = {dea__splat(row[0].s1), dea__splat(row[1].s1)},
+                   w0[2] = {dea__splat(row[0].w0), dea__splat(row[1].w0)},
+                   w1[2] = {dea__splat(row[0].w1), dea__splat(row[1].w1)},
+                   gate[2] = {dea__splat(row[0].gate), dea__splat(row[1].gate)};
+    for (dea__idx j = from; j < to; j += per * DEA__LANES) {
         dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
-        DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
-        DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
-        dea__gate_steps(step, x, y, gk + j, w0, w1, gate, z);
-        DEA__EACH x[v] = x[v] * s0;
-        DEA__EACH y[v] = y[v] * s1 - x[v];
+        DEA__EACH x[v] = dea__load(x_ + DEA__AT);
+        DEA__EACH y[v] = dea__load(y_ + DEA__AT);
+        dea__gate_steps(step, per, x, y, gk + j, w0, w1, gate, z);
+        DEA__EACH x[v] = x[v] * s0[v / per];
+        DEA__EACH y[v] = y[v] * s1[v / per] - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
         dea__exp2s(step, x);
-        DEA__EACH dea__store(p + j + v * DEA__LANES, x[v]);
-        DEA__EACH sum[v] += x[v] * dea__load(keep + j + v * DEA__LANES);
+        DEA__EACH dea__store(p + DEA__AT, x[v]);
+        DEA__EACH sums[v / per] += x[v] * dea__load(keep + j + v % per * DEA__LANES);
     }
-    for (int v = 1; v < step; v++) sum[0] += sum[v];
-    return sum[0];
+#undef DEA__AT
 }
 static DEA__NOINLINE void dea__weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
                                        const dea_real *keep, dea__idx n, const dea__row *row, dea_real *sum) {
-    const dea__idx most = n - n % (DEA__STEP * DEA__LANES), more = n - n % (DEA__HALF_STEP * DEA__LANES);
-    dea__vec s = dea__load(sum);
-    if (most) s += dea__weights_steps(DEA__STEP, x, y, p, gk, keep, 0, most, row);
-    if (most < more) s += dea__weights_steps(DEA__HALF_STEP, x, y, p, gk, keep, most, more, row);
-    if (more < n) s += dea__weights_steps(1, x, y, p, gk, keep, more, n, row);
-    dea__store(sum, s);
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    dea__vec sums[2] = {dea__load(sum), dea__load(sum + DEA__LANES)};
+    dea__weights_steps(DEA__HALF_STEP, x, y, p, gk, keep, 0, most, row, sums);
+    if (most < n) dea__weights_steps(1, x, y, p, gk, keep, most, n, row, sums);
+    dea__store(sum, sums[0]);
+    dea__store(sum + DEA__LANES, sums[1]);
 }
 
 /* 1 if exp of every score of a tile is a normal number, so that nothing need be subtracted. A score lies between its two
@@ -2757,7 +2758,7 @@ DEA__INLINE dea__vec dea__scores_steps(const int step, const dea__cells *c, cons
         dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
         DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
         DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
-        dea__gate_steps(step, x, y, c->gk + j, w0, w1, gate, z);
+        dea__gate_steps(step, step, x, y, c->gk + j, &w0, &w1, &gate, z);
         if (c->label) {
             DEA__EACH {
                 const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
@@ -2821,7 +2822,7 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
         dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
         DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
         DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
-        dea__gate_steps(step, x, y, c->gk + j, w0, w1, gate, z);
+        dea__gate_steps(step, step, x, y, c->gk + j, &w0, &w1, &gate, z);
         if (any && c->label) {
             DEA__EACH {
                 const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
@@ -3283,8 +3284,8 @@ static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx cou
     int plain = !labelled && !partial && !(a->dropout > 0);
     for (dea__idx r = 0; m->with_max && r < rows; r++) plain &= row[r].shift == 0 || row[r].shift == -DEA__REAL_MAX;
     if (plain && (!m->with_max || dea__mild(x, y, rows, keys, row))) {
-        for (dea__idx r = 0; r < rows; r++) {
-            row[r].shift = 0;
+        for (dea__idx r = 0; r < rows; r += 2) {
+            row[r].shift = row[r + 1].shift = 0;
             dea__weights(x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, m->gk + j0, m->keep + j0, keys,
                          row + r, sums + r * DEA__LANES);
             if (m->ahead) dea__ahead_step(m->ahead);
@@ -4476,7 +4477,7 @@ static void dea__gate_dense(const dea__cells *c, const dea_real *x_, const dea_r
         const dea__ints has = (dea__ints)(label == label);
         const dea__vec some = dea__pick(has, one, zero);
         dea__vec alpha;
-        dea__gate_steps(1, &x, &y, c->gk + j, w0, w1, gate, &alpha);
+        dea__gate_steps(1, 1, &x, &y, c->gk + j, &w0, &w1, &gate, &alpha);
         const dea__vec z = dea__load(c->gk + j) + gate + x * w0 + y * w1;                     /* -L z */
         alpha = dea__pick((dea__ints)(z < low), dea__splat(DEA__REAL(DEA_ALPHA_MAX)), alpha); /* to the last bit */
         const dea__vec error = dea__pick(has, alpha - label, zero);
