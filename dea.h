@@ -992,6 +992,10 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #ifndef DEA__SHUFFLE
 #    define DEA__SHUFFLE 0
 #endif
+/* The bench sets this to a variable, to see what the products alone take. */
+#ifndef DEA__PRODUCTS_ONLY
+#    define DEA__PRODUCTS_ONLY 0
+#endif
 /* Brings the cache line at p nearer, into the second cache. */
 #if DEA__VECTORS
 #    define DEA__FETCH(p) __builtin_prefetch((p), 0, 2)
@@ -1357,11 +1361,13 @@ static DEA__NOINLINE void dea__transpose(const dea_real *in, dea__idx in_row, de
 
 /* out[r] = the sum of the LANES numbers at rows + r*LANES, for LANES rows. */
 static DEA__NOINLINE void dea__row_sums(const dea_real *rows, dea_real *out) {
-    dea_real t[DEA__LANES * DEA__LANES];
-    dea__transpose(rows, DEA__LANES, t, DEA__LANES);
-    dea__vec sum = dea__load(t);
-    for (int i = 1; i < DEA__LANES; i++) sum += dea__load(t + i * DEA__LANES);
-    dea__store(out, sum);
+    dea__vec a[DEA__LANES];
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) a[i] = dea__load(rows + i * DEA__LANES);
+    dea__transpose_lanes(a);
+    for (int half = DEA__LANES / 2; half; half /= 2) {
+        DEA__UNROLL(8) for (int i = 0; i < half; i++) a[i] += a[i + half];
+    }
+    dea__store(out, a[0]);
 }
 
 /* ---- products: one micro-kernel for all of them */
@@ -2608,6 +2614,7 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 
 #ifdef DEA__ISA
 #define dea__weights            DEA__FN(dea__weights)
+#define dea__masked_weights     DEA__FN(dea__masked_weights)
 #define dea__weights_steps      DEA__FN(dea__weights_steps)
 #define dea__gate_steps         DEA__FN(dea__gate_steps)
 #define dea__cells              DEA__FN(dea__cells)
@@ -2627,6 +2634,7 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__query_gates        DEA__FN(dea__query_gates)
 #define dea__forward_rows       DEA__FN(dea__forward_rows)
 #define dea__pack_values        DEA__FN(dea__pack_values)
+#define dea__multiply_reached   DEA__FN(dea__multiply_reached)
 #define dea__energies           DEA__FN(dea__energies)
 #define dea__value_products     DEA__FN(dea__value_products)
 #define dea__rows_by_tile       DEA__FN(dea__rows_by_tile)
@@ -2678,10 +2686,11 @@ DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *
     DEA__EACH z[v] = dea__inverse(z[v] + dea__splat(1));
 }
 
-/* weights p = exp(S) of raw energies x, y, two rows side by side; sums [2][LANES] += those of real keys, lane by lane. Padding
- * has p != 0, but its value is 0. */
-DEA__INLINE void dea__weights_steps(const int per, const dea_real *x_, const dea_real *y_, dea_real *p,
-                                    const dea_real *gk, const dea_real *keep, dea__idx from, dea__idx to,
+/* weights p = exp(S) of raw energies x, y, two rows side by side; sums [2][LANES] += those of real keys, lane by lane. Where a
+ * row's keep is 0 stands padding, which has p != 0, but its value is 0; or with `masked` a key that the row does not see,
+ * whose score may be anything: its p is 0. */
+DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_real *x_, const dea_real *y_, dea_real *p,
+                                    const dea_real *gk, const dea_real *const *keep, dea__idx from, dea__idx to,
                                     const dea__row *row, dea__vec *sums) {
 #define DEA__AT (v / per * DEA__TILE + j + v % per * DEA__LANES)
     const int step = 2 * per;
@@ -2698,9 +2707,18 @@ DEA__INLINE void dea__weights_steps(const int per, const dea_real *x_, const dea
         DEA__EACH x[v] = x[v] * s0[v / per];
         DEA__EACH y[v] = y[v] * s1[v / per] - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
+        if (masked) {
+            DEA__EACH x[v] = dea__pick((dea__ints)(dea__load(keep[v / per] + j + v % per * DEA__LANES) > dea__splat(0)),
+                                       x[v], dea__splat(DEA__EXP_LOW));
+        }
         dea__exp2s(step, x);
+        if (masked) {
+            DEA__EACH x[v] = x[v] * dea__load(keep[v / per] + j + v % per * DEA__LANES);
+            DEA__EACH sums[v / per] += x[v];
+        } else {
+            DEA__EACH sums[v / per] += x[v] * dea__load(keep[0] + j + v % per * DEA__LANES);
+        }
         DEA__EACH dea__store(p + DEA__AT, x[v]);
-        DEA__EACH sums[v / per] += x[v] * dea__load(keep + j + v % per * DEA__LANES);
     }
 #undef DEA__AT
 }
@@ -2708,8 +2726,18 @@ static DEA__NOINLINE void dea__weights(const dea_real *x, const dea_real *y, dea
                                        const dea_real *keep, dea__idx n, const dea__row *row, dea_real *sum) {
     const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
     dea__vec sums[2] = {dea__load(sum), dea__load(sum + DEA__LANES)};
-    dea__weights_steps(DEA__HALF_STEP, x, y, p, gk, keep, 0, most, row, sums);
-    if (most < n) dea__weights_steps(1, x, y, p, gk, keep, most, n, row, sums);
+    dea__weights_steps(DEA__HALF_STEP, 0, x, y, p, gk, &keep, 0, most, row, sums);
+    if (most < n) dea__weights_steps(1, 0, x, y, p, gk, &keep, most, n, row, sums);
+    dea__store(sum, sums[0]);
+    dea__store(sum + DEA__LANES, sums[1]);
+}
+static DEA__NOINLINE void dea__masked_weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
+                                              const dea_real *const *keep, dea__idx n, const dea__row *row,
+                                              dea_real *sum) {
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    dea__vec sums[2] = {dea__load(sum), dea__load(sum + DEA__LANES)};
+    dea__weights_steps(DEA__HALF_STEP, 1, x, y, p, gk, keep, 0, most, row, sums);
+    if (most < n) dea__weights_steps(1, 1, x, y, p, gk, keep, most, n, row, sums);
     dea__store(sum, sums[0]);
     dea__store(sum + DEA__LANES, sums[1]);
 }
@@ -2891,6 +2919,7 @@ static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real 
                                        dea_real s1, const dea_real *keep) {
     const dea__vec m0 = dea__splat(mean0), m1 = dea__splat(mean1), k0 = dea__splat(c0), k1 = dea__splat(c1),
                    s = dea__splat(s1), zero = dea__splat(0);
+    if (DEA__PRODUCTS_ONLY) return;
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
         dea__vec a = (dea__load(d + j) - m0) - dea__load(x + j) * k0,
                  b = (dea__load(g + j) - m1) - dea__load(y + j) * k1;
@@ -3067,6 +3096,20 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
 
 /* ---- products of a block of queries with a tile of keys. reach is NULL where every row sees the whole tile. */
 
+/* The product p of rows r.. with one group of `wide` vectors of keys from key j on; rows that reach less take fewer of them. */
+static void dea__multiply_reached(int wide, dea__idx r, dea__idx rows, const dea__idx *reach, dea__idx j,
+                                  dea__product p) {
+    dea__idx part = r;
+    for (; reach && part < rows && reach[part] < j + wide * DEA__LANES; part += DEA__ROWS) {
+        dea__multiply((int)((reach[part] - j + DEA__LANES - 1) / DEA__LANES), DEA__ROWS, &p);
+        p.a += DEA__ROWS * p.lda;
+        p.c += DEA__ROWS * p.ldc;
+        if (p.scale) p.scale += DEA__ROWS;
+        if (p.squares) p.squares += DEA__ROWS * DEA__LANES;
+    }
+    if (part < rows) dea__multiply(wide, rows - part, &p);
+}
+
 /* x = Q'K^T, y = U'K^T + norms, for q [rows] q_row apart and u [rows][dp]; squares (may be NULL) as in dea__product, two
  * planes of `rows` */
 static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows,
@@ -3093,7 +3136,7 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
                           NULL,
                           NULL};
         if (squares) p.squares = squares + r * DEA__LANES;
-        dea__multiply(wide, rows - r, &p);
+        dea__multiply_reached(wide, r, rows, reach, j0 + j, p);
         p.start = DEA__FROM_SCALED_COLUMN;
         p.a = u + r * dp;
         p.lda = dp;
@@ -3101,7 +3144,7 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
         p.scale = norm_scale + r;
         p.column = m->norm + j0 + j;
         if (squares) p.squares += rows * DEA__LANES;
-        dea__multiply(wide, rows - r, &p);
+        dea__multiply_reached(wide, r, rows, reach, j0 + j, p);
         j += wide * DEA__LANES;
     }
 }
@@ -3128,7 +3171,7 @@ static void dea__value_products(const dea__buffers *m, dea__idx j0, dea__idx key
                                 minus_delta + r,
                                 NULL,
                                 NULL};
-        dea__multiply(wide, rows - r, &p);
+        dea__multiply_reached(wide, r, rows, reach, j0 + j, p);
         j += wide * DEA__LANES;
     }
 }
@@ -3280,14 +3323,24 @@ static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx cou
                             dea__idx keys, int partial, const dea__buffers *m, dea_real *x, dea_real *y, dea_real *sums,
                             dea__row *row, dea_real *o) {
     const dea_attention *a = f->a;
+    if (DEA__PRODUCTS_ONLY) return;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
-    int plain = !labelled && !partial && !(a->dropout > 0);
+    int plain = !labelled && !(a->dropout > 0) && !(partial && m->with_max);
     for (dea__idx r = 0; m->with_max && r < rows; r++) plain &= row[r].shift == 0 || row[r].shift == -DEA__REAL_MAX;
     if (plain && (!m->with_max || dea__mild(x, y, rows, keys, row))) {
         for (dea__idx r = 0; r < rows; r += 2) {
+            const dea__idx at = r * DEA__TILE, n = m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
             row[r].shift = row[r + 1].shift = 0;
-            dea__weights(x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, m->gk + j0, m->keep + j0, keys,
-                         row + r, sums + r * DEA__LANES);
+            if (!partial) {
+                dea__weights(x + at, y + at, x + at, m->gk + j0, m->keep + j0, keys, row + r, sums + r * DEA__LANES);
+            } else if (n > 0) {
+                const dea_real *keep[2];
+                for (int e = 0; e < 2; e++) {
+                    const dea__idx seen = m->sees[r + e] - j0 < keys ? m->sees[r + e] - j0 : keys;
+                    keep[e] = m->ramp + DEA__TILE - (seen > 0 ? seen : 0);
+                }
+                dea__masked_weights(x + at, y + at, x + at, m->gk + j0, keep, n, row + r, sums + r * DEA__LANES);
+            }
             if (m->ahead) dea__ahead_step(m->ahead);
         }
         return;
@@ -3327,6 +3380,7 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
                                     dea__idx keys, int partial, int shifted, const dea__buffers *m, const dea_real *xy,
                                     dea_real *dg, dea_real *p, dea_real *column, const dea__row *row, dea_real *sums) {
     const dea_attention *a = f->a;
+    if (DEA__PRODUCTS_ONLY) return;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     const dea_real *y = xy + rows * DEA__TILE;
     const int plain = !labelled && !partial && !shifted && !(a->dropout > 0) &&
