@@ -1071,7 +1071,7 @@ typedef struct dea__product {
 #define DEA__FN(name)   DEA__CAT(name, DEA__CAT(_, DEA__ISA))
 
 /* Lanes of a vector, and rows of C that one micro-kernel keeps in registers together with three columns of vectors:
- * 8 x 3 accumulators of the 32 registers of AVX-512, 4 x 3 of 16 elsewhere. */
+ * 8 x 3 accumulators of the 32 registers of AVX-512 (or 6 x 4, which load least), 4 x 3 of 16 elsewhere. */
 #undef DEA__LANES
 #if !DEA__VECTORS
 #    define DEA__LANES 1
@@ -1083,10 +1083,13 @@ typedef struct dea__product {
 #undef DEA__ROWS
 #undef DEA__FOR_ROWS
 #undef DEA__STEP
+#undef DEA__WIDEST
 #if DEA__ISA == 512
 #    define DEA__ROWS        8
+#    define DEA__WIDEST      4
 #    define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
 #else
+#    define DEA__WIDEST      3
 #    define DEA__ROWS        4
 #    define DEA__FOR_ROWS(M) M(0) M(1) M(2) M(3)
 #endif
@@ -1119,6 +1122,7 @@ typedef struct dea__product {
 #define dea__inverse           DEA__FN(dea__inverse)
 #define dea__row_sums          DEA__FN(dea__row_sums)
 #define dea__group             DEA__FN(dea__group)
+#define dea__group_of_three    DEA__FN(dea__group_of_three)
 #define dea__round_up          DEA__FN(dea__round_up)
 #define dea__kernel            DEA__FN(dea__kernel)
 #define dea__multiply          DEA__FN(dea__multiply)
@@ -1373,20 +1377,28 @@ static DEA__NOINLINE void dea__row_sums(const dea_real *rows, dea_real *out) {
 /* ---- products: one micro-kernel for all of them */
 
 /* How many vectors wide the next group of columns is when `left` are left: threes and twos, a one only at the very end. */
-DEA__INLINE int dea__group(dea__idx left) {
+DEA__INLINE int dea__group_of_three(dea__idx left) {
     return left == 1 ? 1 : left == 2 || left == 4 ? 2 : 3;
 }
+/* The same with fours, where registers allow. */
+DEA__INLINE int dea__group(dea__idx left) {
+    if (DEA__WIDEST < 4 || left < 4 || left == 5 || left % 3 == 0) return dea__group_of_three(left);
+    return 4;
+}
 
-/* ROWS rows and `wide` vectors of C, over `depth` terms. The accumulators are named variables, not an array: every compiler
+/* `tall` rows and `wide` vectors of C, over `depth` terms. The accumulators are named variables, not an array: every compiler
  * then keeps them in registers at any optimisation level. */
-DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, const dea_real *a, dea__idx lda,
-                             const dea_real *b, dea__idx ldb, dea_real *c, dea__idx ldc, int start,
+DEA__INLINE void dea__kernel(const int tall, const int wide, const int across, dea__idx depth, const dea_real *a,
+                             dea__idx lda, const dea_real *b, dea__idx ldb, dea_real *c, dea__idx ldc, int start,
                              const dea_real *scale, const dea_real *column, dea_real *squares) {
-#define DEA__DECLARE(r) dea__vec c##r##0, c##r##1, c##r##2;
+#define DEA__DECLARE(r) dea__vec c##r##0 = dea__splat(0), c##r##1 = c##r##0, c##r##2 = c##r##0, c##r##3 = c##r##0;
 #define DEA__BEGIN(r, from)                                                                                            \
-    c##r##0 = from(r, 0);                                                                                              \
-    c##r##1 = wide > 1 ? from(r, 1) : c##r##0;                                                                         \
-    c##r##2 = wide > 2 ? from(r, 2) : c##r##0;
+    if (r < tall) {                                                                                                    \
+        c##r##0 = from(r, 0);                                                                                          \
+        if (wide > 1) c##r##1 = from(r, 1);                                                                            \
+        if (wide > 2) c##r##2 = from(r, 2);                                                                            \
+        if (wide > 3) c##r##3 = from(r, 3);                                                                            \
+    }
 #define DEA__FROM_ZERO(r, v)   dea__splat(0)
 #define DEA__FROM_C(r, v)      dea__load(c + r * ldc + v * DEA__LANES)
 #define DEA__FROM_ROWS(r, v)   dea__splat(scale[r])
@@ -1396,21 +1408,26 @@ DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, c
 #define DEA__BEGIN_ROWS(r)     DEA__BEGIN(r, DEA__FROM_ROWS)
 #define DEA__BEGIN_COLUMN(r)   DEA__BEGIN(r, DEA__FROM_COLUMN)
 #define DEA__TERM(r)                                                                                                   \
-    {                                                                                                                  \
+    if (r < tall) {                                                                                                    \
         const dea__vec x = dea__splat(across ? a[r] : a[r * lda]);                                                     \
         c##r##0 += x * b0;                                                                                             \
         if (wide > 1) c##r##1 += x * b1;                                                                               \
         if (wide > 2) c##r##2 += x * b2;                                                                               \
+        if (wide > 3) c##r##3 += x * b3;                                                                               \
     }
 #define DEA__FINISH(r)                                                                                                 \
-    dea__store(c + r * ldc, c##r##0);                                                                                  \
-    if (wide > 1) dea__store(c + r * ldc + DEA__LANES, c##r##1);                                                       \
-    if (wide > 2) dea__store(c + r * ldc + 2 * DEA__LANES, c##r##2);
+    if (r < tall) {                                                                                                    \
+        dea__store(c + r * ldc, c##r##0);                                                                              \
+        if (wide > 1) dea__store(c + r * ldc + DEA__LANES, c##r##1);                                                   \
+        if (wide > 2) dea__store(c + r * ldc + 2 * DEA__LANES, c##r##2);                                               \
+        if (wide > 3) dea__store(c + r * ldc + 3 * DEA__LANES, c##r##3);                                               \
+    }
 #define DEA__SQUARES(r)                                                                                                \
-    {                                                                                                                  \
+    if (r < tall) {                                                                                                    \
         dea__vec s = dea__load(squares + r * DEA__LANES) + c##r##0 * c##r##0;                                          \
         if (wide > 1) s += c##r##1 * c##r##1;                                                                          \
         if (wide > 2) s += c##r##2 * c##r##2;                                                                          \
+        if (wide > 3) s += c##r##3 * c##r##3;                                                                          \
         dea__store(squares + r * DEA__LANES, s);                                                                       \
     }
     DEA__FOR_ROWS(DEA__DECLARE)
@@ -1425,7 +1442,8 @@ DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, c
     }
     DEA__UNROLL(4) for (dea__idx k = 0; k < depth; k++) {
         const dea__vec b0 = dea__load(b), b1 = wide > 1 ? dea__load(b + DEA__LANES) : b0,
-                       b2 = wide > 2 ? dea__load(b + 2 * DEA__LANES) : b0;
+                       b2 = wide > 2 ? dea__load(b + 2 * DEA__LANES) : b0,
+                       b3 = wide > 3 ? dea__load(b + 3 * DEA__LANES) : b0;
         DEA__FOR_ROWS(DEA__TERM)
         a += across ? lda : 1;
         b += ldb;
@@ -1449,27 +1467,39 @@ DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, c
 #undef DEA__SQUARES
 }
 
-/* `rows` (a multiple of ROWS) times `wide` vectors of the product p. The six instances of the kernel are here. */
+/* `rows` (a multiple of ROWS) times `wide` vectors of the product p. All instances of the kernel are here. */
 static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__product *p) {
-#define DEA__SWEEP(wide_, across_)                                                                                     \
-    for (dea__idx r = 0; r < rows; r += DEA__ROWS)                                                                     \
-    dea__kernel(wide_, across_, p->depth, p->a + (across_ ? r : r * p->lda), p->lda, p->b, p->ldb, p->c + r * p->ldc,  \
-                p->ldc, p->start, p->scale ? p->scale + r : NULL, p->column,                                           \
+    dea__idx r = 0;
+#define DEA__SWEEP(tall, wide_, across_)                                                                               \
+    for (; r + tall <= rows; r += tall)                                                                                \
+    dea__kernel(tall, wide_, across_, p->depth, p->a + (across_ ? r : r * p->lda), p->lda, p->b, p->ldb,               \
+                p->c + r * p->ldc, p->ldc, p->start, p->scale ? p->scale + r : NULL, p->column,                        \
                 p->squares ? p->squares + r * DEA__LANES : NULL)
+#if DEA__WIDEST == 4
+    if (wide == 4 && p->across) {
+        DEA__SWEEP(6, 4, 1);
+        DEA__SWEEP(4, 4, 1);
+        DEA__SWEEP(2, 4, 1);
+    } else if (wide == 4) {
+        DEA__SWEEP(6, 4, 0);
+        DEA__SWEEP(4, 4, 0);
+        DEA__SWEEP(2, 4, 0);
+    } else
+#endif
     if (p->across) {
         if (wide == 3)
-            DEA__SWEEP(3, 1);
+            DEA__SWEEP(DEA__ROWS, 3, 1);
         else if (wide == 2)
-            DEA__SWEEP(2, 1);
+            DEA__SWEEP(DEA__ROWS, 2, 1);
         else
-            DEA__SWEEP(1, 1);
+            DEA__SWEEP(DEA__ROWS, 1, 1);
     } else {
         if (wide == 3)
-            DEA__SWEEP(3, 0);
+            DEA__SWEEP(DEA__ROWS, 3, 0);
         else if (wide == 2)
-            DEA__SWEEP(2, 0);
+            DEA__SWEEP(DEA__ROWS, 2, 0);
         else
-            DEA__SWEEP(1, 0);
+            DEA__SWEEP(DEA__ROWS, 1, 0);
     }
 #undef DEA__SWEEP
 }
@@ -1508,7 +1538,7 @@ static DEA__NOINLINE void dea__pad_rows(dea__idx rows, dea__idx rows_padded, dea
     if (rows_padded > rows) memset(out, 0, sizeof(dea_real) * (size_t)((rows_padded - rows) * width_padded));
 }
 
-/* in [rows][width], its rows in_row apart, into groups of one to three vectors of rows, each group transposed to [width][its rows], as
+/* in [rows][width], its rows in_row apart, into groups of one to four vectors of rows, each group transposed to [width][its rows], as
  * the micro-kernel reads b. The group that starts at row j starts at out + j*width. Groups do not cross a TILE. */
 static DEA__NOINLINE void dea__interleave(dea__idx rows, dea__idx width, const dea_real *in, dea__idx in_row,
                                           dea_real *out) {
@@ -1574,7 +1604,7 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
             for (dea__idx j0 = first; j0 < end;) {
                 const dea__idx left = end - j0;
-                const int wide = dea__group((left + DEA__LANES - 1) / DEA__LANES);
+                const int wide = dea__group_of_three((left + DEA__LANES - 1) / DEA__LANES);
                 const dea__idx width = wide * DEA__LANES, columns = left < width ? left : width;
                 dea__pack_panel(transpose_b, b, ldb, alpha, k0, depth, j0, columns, width, panel);
                 dea__product p = {transpose_a, DEA__ADD_TO_C, depth, a0,   lda,  panel,
