@@ -80,7 +80,7 @@ typedef DEA_REAL dea_real;
 typedef enum dea_status {
     DEA_OK = 0,
     DEA_ERR_NULL = -1,            /* a pointer that must be given is NULL */
-    DEA_ERR_SHAPE = -2,           /* a size or the number of threads is zero or negative, or sizes do not fit each other */
+    DEA_ERR_SHAPE = -2,           /* a size or threads.count is below 1, or sizes do not fit each other */
     DEA_ERR_OVERFLOW = -3,        /* a product of sizes does not fit in memory's address range */
     DEA_ERR_WORKSPACE = -4,       /* workspace smaller than the ..._workspace() function says */
     DEA_ERR_ALIGNMENT = -5,       /* workspace not aligned to DEA_ALIGNMENT bytes */
@@ -162,7 +162,7 @@ typedef struct dea_attention {
     const dea_real *temperature;                            /* [H], > 0; NULL: 1, the paper's form (14') */
     /* Which keys a query sees. */
     const int *key_lengths; /* [B], 0..Tk: keys from this one on are padding; NULL: all Tk */
-    int causal;             /* nonzero: query i sees keys j <= i only, both counted from 0, also where Tq and Tk differ */
+    int causal;             /* nonzero: query i sees keys j <= i only, also where Tq and Tk differ */
     /* Labels: at most one of the two forms. */
     const dea_real *labels; /* [B,Tq,Tk] alpha in [0, 0.95], NaN where a cell has none; the same for every head */
     const dea_label_block *label_blocks;
@@ -679,10 +679,10 @@ DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, in
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 typedef struct dea_isolation {
-    const char *tensor; /* "dq", "dw_rel", ... : the first gradient that differs; NULL if none does */
-    const char *what;   /* which comparison failed, in words; NULL if none did */
-    int batch, head;    /* where; batch is -1 for a parameter. These and the rest are 0 where nothing differs. */
-    size_t index;       /* element inside that head's tensor */
+    const char *tensor;     /* "dq", "dw_rel", ... : the first gradient that differs; NULL if none does */
+    const char *what;       /* which comparison failed, in words; NULL if none did */
+    int batch, head;        /* where; batch is -1 for a parameter. These and the rest are 0 where nothing differs. */
+    size_t index;           /* element inside that head's tensor */
     double apart, together; /* its value with the losses apart and together */
 } dea_isolation;
 
@@ -735,7 +735,7 @@ DEA_API const char *dea_status_string(dea_status status) {
     case DEA_ERR_NULL:
         return "a pointer that must be given is NULL";
     case DEA_ERR_SHAPE:
-        return "a size or the number of threads is zero or negative, or sizes do not fit each other";
+        return "a size or the number of threads is below 1, or sizes do not fit each other";
     case DEA_ERR_OVERFLOW:
         return "a product of sizes is too large for memory";
     case DEA_ERR_WORKSPACE:
@@ -1502,7 +1502,7 @@ static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__prod
         DEA__SWEEP(2, 4, 0);
     } else
 #endif
-    if (p->across) {
+        if (p->across) {
         if (wide == 3)
             DEA__SWEEP(DEA__ROWS, 3, 1);
         else if (wide == 2)
@@ -1616,7 +1616,8 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
     if (alpha == 0) return;
     for (dea__idx first = 0; first < n; first += chunk)
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH, end = n - first < chunk ? n : first + chunk;
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH,
+                           end = n - first < chunk ? n : first + chunk;
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
             for (dea__idx j0 = first; j0 < end;) {
                 const dea__idx left = end - j0;
@@ -2558,11 +2559,11 @@ typedef struct dea__buffers {
     const dea_real *values; /* v, or the caller's own where it needs no padding */
     dea__idx values_row;
     dea_real *kbar, *krest; /* [dp] mean key, and what the first mean left over */
-    dea_real *norm; /* [np] -(|k - kbar|^2 - mean)/d */
-    dea_real *gk;   /* [np] -L (w_k.k + c) */
-    dea_real *keep; /* [np] 1, 0 for padding */
-    dea_real *minus_ones; /* [BLOCK] */
-    dea_real *ramp; /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
+    dea_real *norm;         /* [np] -(|k - kbar|^2 - mean)/d */
+    dea_real *gk;           /* [np] -L (w_k.k + c) */
+    dea_real *keep;         /* [np] 1, 0 for padding */
+    dea_real *minus_ones;   /* [BLOCK] */
+    dea_real *ramp;         /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
     /* a block of queries; energies of both experts are stacked, so are their queries */
     const dea_real *query; /* the unscaled queries, query_row apart: q, or the caller's own where they need no copy */
     dea__idx query_row;
@@ -2721,8 +2722,9 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
  * clip(z, -10, 10) and min(sigmoid, 0.95) are one clamp (sigmoid(z) <= 0.95 exactly when z <= ln 19). */
 
 /* z = alpha-hat of the energies x, y (6), for `per` vectors of each of step/per rows, whose constants are w0, w1, gate */
-DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *x, const dea__vec *y, const dea_real *gk,
-                                 const dea__vec *w0, const dea__vec *w1, const dea__vec *gate, dea__vec *z) {
+DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *x, const dea__vec *y,
+                                 const dea_real *gk, const dea__vec *w0, const dea__vec *w1, const dea__vec *gate,
+                                 dea__vec *z) {
     DEA__EACH z[v] = dea__load(gk + v % per * DEA__LANES) + gate[v / per];
     DEA__EACH z[v] = z[v] + x[v] * w0[v / per];
     DEA__EACH z[v] = z[v] + y[v] * w1[v / per];
@@ -2735,9 +2737,9 @@ DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *
 /* weights p = exp(S) of raw energies x, y, two rows side by side; sums [2][LANES] += those of real keys, lane by lane. Where a
  * row's keep is 0 stands padding, which has p != 0, but its value is 0; or with `masked` a key that the row does not see,
  * whose score may be anything: its p is 0. */
-DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_real *x_, const dea_real *y_, dea_real *p,
-                                    const dea_real *gk, const dea_real *const *keep, dea__idx from, dea__idx to,
-                                    const dea__row *row, dea__vec *sums) {
+DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_real *x_, const dea_real *y_,
+                                    dea_real *p, const dea_real *gk, const dea_real *const *keep, dea__idx from,
+                                    dea__idx to, const dea__row *row, dea__vec *sums) {
 #define DEA__AT (v / per * DEA__TILE + j + v % per * DEA__LANES)
     const int step = 2 * per;
     const dea__vec s0[2] = {dea__splat(row[0].s0), dea__splat(row[1].s0)},
@@ -3051,7 +3053,7 @@ static void dea__pack_head(const dea_attention *a, int h, dea__buffers *m) {
 
 /* out [dp] = column means of x [n][dp] less `minus` (may be NULL), four vectors side by side */
 static void dea__column_means(const dea_real *x, dea__idx x_row, dea__idx n, dea__idx dp, const dea_real *minus,
-                                  dea_real *out) {
+                              dea_real *out) {
     const dea__vec inverse = dea__splat(1 / (dea_real)n);
     dea__idx c = 0;
     for (; c + 4 * DEA__LANES <= dp; c += 4 * DEA__LANES) {
@@ -3061,7 +3063,8 @@ static void dea__column_means(const dea_real *x, dea__idx x_row, dea__idx n, dea
             less[v] = minus ? dea__load(minus + c + v * DEA__LANES) : dea__splat(0);
         }
         for (dea__idx j = 0; j < n; j++) {
-            DEA__UNROLL(4) for (int v = 0; v < 4; v++) sum[v] += dea__load(x + j * x_row + c + v * DEA__LANES) - less[v];
+            DEA__UNROLL(4)
+            for (int v = 0; v < 4; v++) sum[v] += dea__load(x + j * x_row + c + v * DEA__LANES) - less[v];
         }
         DEA__UNROLL(4) for (int v = 0; v < 4; v++) dea__store(out + c + v * DEA__LANES, sum[v] * inverse);
     }
@@ -3280,7 +3283,7 @@ static void dea__load_block(const dea__fast *f, int b, int h, const int *list, d
         row[r].bad = a->causal && !dea__all_finite(m->q + r * dp, 1, dp, dp);
         if (row[r].bad) memset(m->q + r * dp, 0, sizeof(dea_real) * (size_t)dp);
     }
-    const dea__product p = {0,  DEA__FROM_SCALED_COLUMN, dp, m->query,      m->query_row, m->wt, dp, u,
+    const dea__product p = {0,  DEA__FROM_SCALED_COLUMN, dp,      m->query, m->query_row, m->wt, dp, u,
                             dp, m->minus_ones,           m->kbar, NULL};
     dea__all_columns(p, rows, dp);
     for (dea__idx r = 0; r < rows; r++) {
@@ -3429,8 +3432,8 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
     if (DEA__PRODUCTS_ONLY) return;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     const dea_real *y = xy + rows * DEA__TILE;
-    const int plain = !labelled && !partial && !shifted && !(a->dropout > 0) &&
-                      (!m->with_max || dea__mild(xy, y, rows, keys, NULL));
+    const int plain =
+        !labelled && !partial && !shifted && !(a->dropout > 0) && (!m->with_max || dea__mild(xy, y, rows, keys, NULL));
     dea_real *g = dg + rows * DEA__TILE;
     dea__cells c = {
         m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
