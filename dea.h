@@ -2394,7 +2394,8 @@ static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h,
         const double shift = (double)saved[2 * tq + i], sum = (double)saved[3 * tq + i];
         double delta = 0;
         for (int j = 0; j < n; j++) { /* forward: A = exp(S - shift)/sum, then the dropout mask */
-            const double weight = exp(t * dea__bracket(w, row + (size_t)j) - shift) / sum;
+            const double score = (double)DEA__REAL(t * dea__bracket(w, row + (size_t)j)); /* rounded as there */
+            const double weight = exp(score - shift) / sum;
             const double d_weight = (double)w->grad[row + (size_t)j] * dea__keep(a, key, j);
             w->p[row + (size_t)j] = DEA__REAL(weight);
             w->grad[row + (size_t)j] = DEA__REAL(d_weight);
@@ -2996,7 +2997,8 @@ static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea_
         const dea_real *x = row + j0 / DEA__TILE * tile;
         const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
         const dea_real *keep = ramp + DEA__TILE - m;
-        for (dea__idx j = 0; j < m; j += DEA__LANES) sum += (dea__load(x + j) - first) * dea__load(keep + j);
+        for (dea__idx j = 0; j < m; j += DEA__LANES)
+            sum += dea__pick((dea__ints)(dea__load(keep + j) > zero), dea__load(x + j) - first, zero);
     }
     const dea__vec mean = dea__splat(dea__lane_sum(sum) / (dea_real)n);
     for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
@@ -3005,8 +3007,9 @@ static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea_
         const dea_real *keep = ramp + DEA__TILE - m;
         for (dea__idx j = 0; j < m; j += DEA__LANES) {
             const dea__vec e = (dea__load(x + j) - first) - mean;
+            const dea__vec seen = dea__pick((dea__ints)(dea__load(keep + j) > zero), e, zero);
             dea__store(x + j, e);
-            squares += e * e * dea__load(keep + j);
+            squares += seen * seen;
         }
     }
     return dea__lane_sum(squares);
