@@ -146,13 +146,13 @@ $(BUILD)/meta_bench: bench/meta_bench.c dea.h
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -DDEA_NO_BLAS $(LDFLAGS) $< -lm -o $@
 
 # The fast path's mutants need optimised builds and take as long as all the others, so they have a target of their own.
-MUTANTS ?= $(filter-out tests/mutants/fast.txt,$(wildcard tests/mutants/*.txt))
+MUTANTS ?= $(filter-out $(wildcard tests/mutants/fast*.txt),$(wildcard tests/mutants/*.txt))
 
 mutate: ## wrong edits to dea.h, one at a time, must fail the tests; last line: N mutants, N survived
 	CC="$(CC)" tests/mutate.sh $(MUTANTS)
 
 mutate-fast: ## the same for the fast path
-	CC="$(CC)" tests/mutate.sh tests/mutants/fast.txt
+	CC="$(CC)" tests/mutate.sh $(wildcard tests/mutants/fast*.txt)
 
 check-sanitizers: ## the suites of dea.h under address, undefined and thread sanitizers and valgrind
 	CC="$(CC)" tests/sanitizers.sh

@@ -992,6 +992,16 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #ifndef DEA__SHUFFLE
 #    define DEA__SHUFFLE 0
 #endif
+/* The bench sets this to a variable, to see what the products alone take. */
+#ifndef DEA__PRODUCTS_ONLY
+#    define DEA__PRODUCTS_ONLY 0
+#endif
+/* Brings the cache line at p nearer, into the second cache. */
+#if DEA__VECTORS
+#    define DEA__FETCH(p) __builtin_prefetch((p), 0, 2)
+#else
+#    define DEA__FETCH(p) ((void)(p))
+#endif
 #define DEA__PRAGMA(x) _Pragma(#x)
 #if defined(__clang__)
 #    define DEA__UNROLL(n) DEA__PRAGMA(unroll)
@@ -1032,8 +1042,9 @@ typedef ptrdiff_t dea__idx;
 #define DEA__BLOCK ((dea__idx)64)  /* queries of one block, at most */
 #define DEA__CHUNK ((dea__idx)512) /* streaming: keys that stay in the second cache, */
 #define DEA__SPAN  ((dea__idx)512) /* and queries that pass by them */
-#define DEA__PANEL_KEYS                                                                                                \
-    ((dea__idx)1024) /* up to here all keys of a block of queries are worked on at once; beyond they stream */
+/* Up to here all keys of a block of queries are worked on at once; beyond they stream. The backward pass keeps twice the maps. */
+#define DEA__PANEL_KEYS_FORWARD  ((dea__idx)1024)
+#define DEA__PANEL_KEYS_BACKWARD ((dea__idx)512)
 
 /* c [rows][columns of one group] = (start) + op(a) b */
 enum { DEA__FROM_ZERO_, DEA__ADD_TO_C, DEA__FROM_ROW_SCALE, DEA__FROM_SCALED_COLUMN };
@@ -1081,16 +1092,15 @@ typedef struct dea__product {
 #endif
 #define DEA__PAD (DEA__LANES > DEA__ROWS ? DEA__LANES : DEA__ROWS) /* every padded size is a multiple of this */
 /* Vectors that one step of an element pass works on side by side, so that their chains of operations overlap. */
-#if DEA__LANES == 1 || (defined(__clang__) && DEA__ISA != 512)
-#    define DEA__STEP 1
-#elif defined(__clang__)
+#if DEA__LANES == 1 || defined(__clang__)
 #    define DEA__STEP 2
 #elif DEA__ISA == 512
 #    define DEA__STEP 8
 #else
 #    define DEA__STEP 4
 #endif
-#define DEA__EACH DEA__UNROLL(8) for (int v = 0; v < step; v++)
+#define DEA__HALF_STEP (DEA__STEP / 2)
+#define DEA__EACH      DEA__UNROLL(8) for (int v = 0; v < step; v++)
 
 #define dea__vec               DEA__FN(dea__vec)
 #define dea__vec_memory        DEA__FN(dea__vec_memory)
@@ -1105,12 +1115,15 @@ typedef struct dea__product {
 #define dea__pick              DEA__FN(dea__pick)
 #define dea__exp2s             DEA__FN(dea__exp2s)
 #define dea__transpose         DEA__FN(dea__transpose)
+#define dea__transpose_lanes   DEA__FN(dea__transpose_lanes)
+#define dea__inverse           DEA__FN(dea__inverse)
 #define dea__row_sums          DEA__FN(dea__row_sums)
 #define dea__group             DEA__FN(dea__group)
 #define dea__round_up          DEA__FN(dea__round_up)
 #define dea__kernel            DEA__FN(dea__kernel)
 #define dea__multiply          DEA__FN(dea__multiply)
 #define dea__product_of        DEA__FN(dea__product_of)
+#define dea__all_columns       DEA__FN(dea__all_columns)
 #define dea__packed_gemm       DEA__FN(dea__packed_gemm)
 #define dea__pack_panel        DEA__FN(dea__pack_panel)
 #define dea__pad_rows          DEA__FN(dea__pad_rows)
@@ -1221,11 +1234,23 @@ DEA__INLINE dea__vec dea__largest(dea__vec a, dea__vec b) {
 }
 #endif
 
+/* 1/x to one rounding or two, for x in (1e-30, 1e30). AVX-512 divides 16 numbers in 16 cycles, but gives a reciprocal of
+ * 14 bits in 2, which one step of Newton doubles. */
+DEA__INLINE dea__vec dea__inverse(dea__vec x) {
+#if DEA__VECTORS && DEA__X86 && !DEA__REAL_IS_DOUBLE && DEA__ISA == 512
+    const dea__vec y = (dea__vec)_mm512_maskz_rcp14_ps(0xffff, (__m512)x);
+    return y + y * (dea__splat(1) - x * y);
+#else
+    return dea__splat(1) / x;
+#endif
+}
+
 DEA__INLINE dea_real dea__lane_sum(dea__vec x) {
-    dea_real lanes[DEA__LANES], sum = 0;
+    dea_real lanes[DEA__LANES];
     dea__store(lanes, x);
-    for (int i = 0; i < DEA__LANES; i++) sum += lanes[i];
-    return sum;
+    for (int half = DEA__LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    return lanes[0];
 }
 DEA__INLINE dea_real dea__lane_max(dea__vec x) {
     dea_real lanes[DEA__LANES];
@@ -1264,7 +1289,7 @@ DEA__INLINE void dea__exp2s(const int step, dea__vec *x) {
 #endif
 }
 
-/* out[c][r] = in[r][c] for a square of LANES x LANES: for h = LANES/2, ..., 2, 1 every pair of rows that lie h apart swaps the
+/* Swaps rows and columns of a square of LANES x LANES: for h = LANES/2, ..., 2, 1 every pair of rows that lie h apart swaps the
  * blocks of h lanes off its diagonal. */
 #if DEA__SHUFFLE && DEA__LANES == 16
 #    define DEA__SWAP8(a, b, x, y)                                                                                     \
@@ -1304,10 +1329,8 @@ DEA__INLINE void dea__exp2s(const int step, dea__vec *x) {
         a[i] = x;                                                                                                      \
         a[i + (h)] = y;                                                                                                \
     }
-static DEA__NOINLINE void dea__transpose(const dea_real *in, dea__idx in_row, dea_real *out, dea__idx out_row) {
+DEA__INLINE void dea__transpose_lanes(dea__vec *a) {
 #if DEA__SHUFFLE && DEA__LANES >= 4
-    dea__vec a[DEA__LANES];
-    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) a[i] = dea__load(in + i * in_row);
 #    if DEA__LANES >= 16
     DEA__SWAP_ROWS(8, DEA__SWAP8)
 #    endif
@@ -1316,11 +1339,19 @@ static DEA__NOINLINE void dea__transpose(const dea_real *in, dea__idx in_row, de
 #    endif
     DEA__SWAP_ROWS(2, DEA__SWAP2)
     DEA__SWAP_ROWS(1, DEA__SWAP1)
-    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) dea__store(out + i * out_row, a[i]);
 #else
+    dea_real in[DEA__LANES][DEA__LANES], out[DEA__LANES][DEA__LANES];
+    for (int r = 0; r < DEA__LANES; r++) dea__store(in[r], a[r]);
     for (int r = 0; r < DEA__LANES; r++)
-        for (int c = 0; c < DEA__LANES; c++) out[c * out_row + r] = in[r * in_row + c];
+        for (int c = 0; c < DEA__LANES; c++) out[c][r] = in[r][c];
+    for (int r = 0; r < DEA__LANES; r++) a[r] = dea__load(out[r]);
 #endif
+}
+static DEA__NOINLINE void dea__transpose(const dea_real *in, dea__idx in_row, dea_real *out, dea__idx out_row) {
+    dea__vec a[DEA__LANES];
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) a[i] = dea__load(in + i * in_row);
+    dea__transpose_lanes(a);
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) dea__store(out + i * out_row, a[i]);
 }
 #undef DEA__SWAP_ROWS
 #undef DEA__SWAP8
@@ -1330,11 +1361,13 @@ static DEA__NOINLINE void dea__transpose(const dea_real *in, dea__idx in_row, de
 
 /* out[r] = the sum of the LANES numbers at rows + r*LANES, for LANES rows. */
 static DEA__NOINLINE void dea__row_sums(const dea_real *rows, dea_real *out) {
-    dea_real t[DEA__LANES * DEA__LANES];
-    dea__transpose(rows, DEA__LANES, t, DEA__LANES);
-    dea__vec sum = dea__load(t);
-    for (int i = 1; i < DEA__LANES; i++) sum += dea__load(t + i * DEA__LANES);
-    dea__store(out, sum);
+    dea__vec a[DEA__LANES];
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) a[i] = dea__load(rows + i * DEA__LANES);
+    dea__transpose_lanes(a);
+    for (int half = DEA__LANES / 2; half; half /= 2) {
+        DEA__UNROLL(8) for (int i = 0; i < half; i++) a[i] += a[i + half];
+    }
+    dea__store(out, a[0]);
 }
 
 /* ---- products: one micro-kernel for all of them */
@@ -1390,7 +1423,7 @@ DEA__INLINE void dea__kernel(const int wide, const int across, dea__idx depth, c
     } else {
         DEA__FOR_ROWS(DEA__BEGIN_ZERO)
     }
-    for (dea__idx k = 0; k < depth; k++) {
+    DEA__UNROLL(4) for (dea__idx k = 0; k < depth; k++) {
         const dea__vec b0 = dea__load(b), b1 = wide > 1 ? dea__load(b + DEA__LANES) : b0,
                        b2 = wide > 2 ? dea__load(b + 2 * DEA__LANES) : b0;
         DEA__FOR_ROWS(DEA__TERM)
@@ -1441,18 +1474,24 @@ static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__prod
 #undef DEA__SWEEP
 }
 
-/* c [rows][columns] = (start) + op(a) b, with row-major b; sizes padded. across: a is [depth][rows], else [rows][depth]. */
-static DEA__NOINLINE void dea__product_of(int start, int across, dea__idx rows, dea__idx columns, dea__idx depth,
-                                          const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real *c,
-                                          dea__idx ldc) {
-    dea__product p = {across, start, depth, a, lda, b, ldb, c, ldc, NULL, NULL, NULL};
+/* The product p with row-major b, over all of its columns. */
+static DEA__NOINLINE void dea__all_columns(dea__product p, dea__idx rows, dea__idx columns) {
     for (dea__idx left = columns / DEA__LANES; left > 0;) {
         const int wide = dea__group(left);
         dea__multiply(wide, rows, &p);
         p.b += wide * DEA__LANES;
         p.c += wide * DEA__LANES;
+        if (p.column) p.column += wide * DEA__LANES;
         left -= wide;
     }
+}
+
+/* c [rows][columns] = (start) + op(a) b, with row-major b; sizes padded. across: a is [depth][rows], else [rows][depth]. */
+static DEA__NOINLINE void dea__product_of(int start, int across, dea__idx rows, dea__idx columns, dea__idx depth,
+                                          const dea_real *a, dea__idx lda, const dea_real *b, dea__idx ldb, dea_real *c,
+                                          dea__idx ldc) {
+    const dea__product p = {across, start, depth, a, lda, b, ldb, c, ldc, NULL, NULL, NULL};
+    dea__all_columns(p, rows, columns);
 }
 
 /* ---- packing */
@@ -1469,16 +1508,17 @@ static DEA__NOINLINE void dea__pad_rows(dea__idx rows, dea__idx rows_padded, dea
     if (rows_padded > rows) memset(out, 0, sizeof(dea_real) * (size_t)((rows_padded - rows) * width_padded));
 }
 
-/* Row-major in [rows][width] into groups of one to three vectors of rows, each group transposed to [width][its rows], as
+/* in [rows][width], its rows in_row apart, into groups of one to three vectors of rows, each group transposed to [width][its rows], as
  * the micro-kernel reads b. The group that starts at row j starts at out + j*width. Groups do not cross a TILE. */
-static DEA__NOINLINE void dea__interleave(dea__idx rows, dea__idx width, const dea_real *in, dea_real *out) {
+static DEA__NOINLINE void dea__interleave(dea__idx rows, dea__idx width, const dea_real *in, dea__idx in_row,
+                                          dea_real *out) {
     for (dea__idx tile = 0; tile < rows; tile += DEA__TILE) {
         const dea__idx end = rows - tile < DEA__TILE ? rows : tile + DEA__TILE;
         for (dea__idx j = tile; j < end;) {
             const int wide = dea__group((end - j) / DEA__LANES);
             for (int v = 0; v < wide; v++)
                 for (dea__idx c = 0; c < width; c += DEA__LANES)
-                    dea__transpose(in + (j + v * DEA__LANES) * width + c, width,
+                    dea__transpose(in + (j + v * DEA__LANES) * in_row + c, in_row,
                                    out + j * width + (c * wide + v) * DEA__LANES, wide * DEA__LANES);
             j += wide * DEA__LANES;
         }
@@ -2388,7 +2428,7 @@ static size_t dea__plain_workspace(const dea_attention *a) {
  * Here only the passes, which are built for every instruction set; the calls that use them stand behind the gate loss.
  *
  * Keys are centred, so that every query's mean energy is 0 and E1 needs no |k|^2 per pair; scores carry the factor
- * L = DEA__LOG2_UNIT; rows are divided by their sums at the end. Up to DEA__PANEL_KEYS keys, and with a causal mask always, a
+ * L = DEA__LOG2_UNIT; rows are divided by their sums at the end. Up to DEA__PANEL_KEYS_* keys, and with a causal mask always, a
  * block of queries works on all its keys at once (a panel); beyond, keys stream, and what a row's means take away in the
  * backward pass, known only after its last key, is taken away afterwards, being of low rank.
  *
@@ -2418,35 +2458,68 @@ typedef struct dea__fast {
     dea_gradients gradients;
     const dea_gate *gate;
     struct dea__gate_sums *gate_sums; /* [tasks] */
-    int groups, splits;
+    int groups, splits, workers;
     char *slices; /* one a worker */
     size_t slice_bytes;
     dea_real *partial_keys;       /* [B,H,splits-1,2,Tk,d]: dk and dv of splits 1.. */
     dea_real *partial_parameters; /* [tasks] of dw_rel, padded */
     double *partial_temperature;  /* [tasks] */
     void (*task)(const struct dea__fast *f, dea__idx task, char *slice);
+    void (*add_columns)(const dea_real *x, dea__idx rows, dea__idx width, dea_real *out);
+    dea__idx parameters; /* elements of one task's dw_rel */
 } dea__fast;
+
+/* What a worker will read next, brought into its second cache a few rows at a time while it works on something else: all at
+ * once would only make it wait. */
+typedef struct dea__ahead {
+    const char *rows[4];
+    dea__idx count[4], stride[4]; /* rows, and bytes from one to the next */
+    int parts, part;
+    dea__idx at, pace, bytes; /* next row of `part`, rows a step, bytes a row */
+} dea__ahead;
+
+static void dea__ahead_add(dea__ahead *ahead, const dea_real *rows, dea__idx count, dea__idx stride) {
+    if (count <= 0) return;
+    ahead->rows[ahead->parts] = (const char *)rows;
+    ahead->count[ahead->parts] = count;
+    ahead->stride[ahead->parts++] = stride * (dea__idx)sizeof(dea_real);
+}
+
+static void dea__ahead_step(dea__ahead *ahead) {
+    for (dea__idx n = ahead->pace; n > 0 && ahead->part < ahead->parts; n--) {
+        const char *row = ahead->rows[ahead->part] + ahead->at * ahead->stride[ahead->part];
+        for (dea__idx e = 0; e < ahead->bytes; e += 64) DEA__FETCH(row + e);
+        if (++ahead->at < ahead->count[ahead->part]) continue;
+        ahead->at = 0;
+        ahead->part++;
+    }
+}
 
 /* Everything a pass keeps in its worker's slice. dp, np: head_dim and keys, padded. */
 typedef struct dea__buffers {
+    dea__ahead *ahead; /* NULL, or the input of the worker's next head */
     dea__idx d, dp, n, np, block;
     dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
-    int with_max;                 /* t sqrt(n) > 80: subtract the row's maximum */
+    int with_max;                 /* t sqrt(n) > 80: exp of a score might overflow; see dea__mild */
     dea__idx queries;             /* rows before the first that sees a key that is not finite (causal), else all */
     dea__idx last_bad;            /* backward: the last row left out as not finite, or -1 */
     /* parameters of the head */
-    dea_real *w, *wt, *wq, *wk; /* W_rel and its transpose [dp][dp], w_q and w_k [dp] */
+    const dea_real *w;               /* W_rel [dp][dp], the caller's own where it needs no padding */
+    dea_real *padded, *wt, *wq, *wk; /* room for W_rel, its transpose [dp][dp], w_q and w_k [dp] */
     dea_real gate0, gate1, bias;
     /* keys: centred, as rows and interleaved; values likewise */
     dea_real *kc, *kt, *v, *vt;
     const dea_real *values; /* v, or the caller's own where it needs no padding */
     dea__idx values_row;
-    dea_real *kbar; /* [dp] mean key */
+    dea_real *kbar, *krest; /* [dp] mean key, and what the first mean left over */
     dea_real *norm; /* [np] -(|k - kbar|^2 - mean)/d */
     dea_real *gk;   /* [np] -L (w_k.k + c) */
     dea_real *keep; /* [np] 1, 0 for padding */
+    dea_real *minus_ones; /* [BLOCK] */
     dea_real *ramp; /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
     /* a block of queries; energies of both experts are stacked, so are their queries */
+    const dea_real *query; /* the unscaled queries, query_row apart: q, or the caller's own where they need no copy */
+    dea__idx query_row;
     dea_real *q, *qu, *go, *dqu, *ob;
     dea_real *scale0, *scale1, *ones, *minus_delta, *sums, *gates;
     dea__row *rows;
@@ -2541,11 +2614,15 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 
 #ifdef DEA__ISA
 #define dea__weights            DEA__FN(dea__weights)
+#define dea__masked_weights     DEA__FN(dea__masked_weights)
 #define dea__weights_steps      DEA__FN(dea__weights_steps)
 #define dea__gate_steps         DEA__FN(dea__gate_steps)
 #define dea__cells              DEA__FN(dea__cells)
 #define dea__kept               DEA__FN(dea__kept)
+#define dea__mild               DEA__FN(dea__mild)
 #define dea__scores_any         DEA__FN(dea__scores_any)
+#define dea__scores_steps       DEA__FN(dea__scores_steps)
+#define dea__shifted_steps      DEA__FN(dea__shifted_steps)
 #define dea__weights_any        DEA__FN(dea__weights_any)
 #define dea__slopes_steps       DEA__FN(dea__slopes_steps)
 #define dea__slopes             DEA__FN(dea__slopes)
@@ -2553,7 +2630,11 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__project            DEA__FN(dea__project)
 #define dea__pack_head          DEA__FN(dea__pack_head)
 #define dea__pack_keys          DEA__FN(dea__pack_keys)
+#define dea__column_means       DEA__FN(dea__column_means)
+#define dea__query_gates        DEA__FN(dea__query_gates)
+#define dea__forward_rows       DEA__FN(dea__forward_rows)
 #define dea__pack_values        DEA__FN(dea__pack_values)
+#define dea__multiply_reached   DEA__FN(dea__multiply_reached)
 #define dea__energies           DEA__FN(dea__energies)
 #define dea__value_products     DEA__FN(dea__value_products)
 #define dea__rows_by_tile       DEA__FN(dea__rows_by_tile)
@@ -2580,9 +2661,11 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__write_keys         DEA__FN(dea__write_keys)
 #define dea__usable_keys        DEA__FN(dea__usable_keys)
 #define dea__panel_keys         DEA__FN(dea__panel_keys)
+#define dea__streams            DEA__FN(dea__streams)
 #define dea__slice              DEA__FN(dea__slice)
 #define dea__parameter_count    DEA__FN(dea__parameter_count)
 #define dea__fill_row           DEA__FN(dea__fill_row)
+#define dea__look_ahead         DEA__FN(dea__look_ahead)
 #define dea__blank_rows         DEA__FN(dea__blank_rows)
 #define dea__forward_task       DEA__FN(dea__forward_task)
 #define dea__backward_task      DEA__FN(dea__backward_task)
@@ -2591,47 +2674,88 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
  * Units: scores are t L S with L = DEA__LOG2_UNIT, so that the exponential is cheap; the gate works on -L z, so that
  * clip(z, -10, 10) and min(sigmoid, 0.95) are one clamp (sigmoid(z) <= 0.95 exactly when z <= ln 19). */
 
-/* z = alpha-hat of the energies x, y (6) */
-DEA__INLINE void dea__gate_steps(const int step, const dea__vec *x, const dea__vec *y, const dea_real *gk, dea__vec w0,
-                                 dea__vec w1, dea__vec gate, dea__vec *z) {
-    DEA__EACH z[v] = dea__load(gk + v * DEA__LANES) + gate;
-    DEA__EACH z[v] = z[v] + x[v] * w0;
-    DEA__EACH z[v] = z[v] + y[v] * w1;
+/* z = alpha-hat of the energies x, y (6), for `per` vectors of each of step/per rows, whose constants are w0, w1, gate */
+DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *x, const dea__vec *y, const dea_real *gk,
+                                 const dea__vec *w0, const dea__vec *w1, const dea__vec *gate, dea__vec *z) {
+    DEA__EACH z[v] = dea__load(gk + v % per * DEA__LANES) + gate[v / per];
+    DEA__EACH z[v] = z[v] + x[v] * w0[v / per];
+    DEA__EACH z[v] = z[v] + y[v] * w1[v / per];
     DEA__EACH z[v] = dea__least(z[v], dea__splat((dea_real)10 * DEA__LOG2_UNIT));
     DEA__EACH z[v] = dea__largest(z[v], dea__splat((dea_real)-2.94443897916644046 * DEA__LOG2_UNIT));
     dea__exp2s(step, z);
-    DEA__EACH z[v] = dea__splat(1) / (z[v] + dea__splat(1));
+    DEA__EACH z[v] = dea__inverse(z[v] + dea__splat(1));
 }
 
-/* weights p = exp(S) of raw energies x, y; *sum += those of real keys, lane by lane. Padding has p != 0, but its value is 0. */
-DEA__INLINE dea__vec dea__weights_steps(const int step, const dea_real *x_, const dea_real *y_, dea_real *p,
-                                        const dea_real *gk, const dea_real *keep, dea__idx n, const dea__row *row) {
-    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
-                   w1 = dea__splat(row->w1), gate = dea__splat(row->gate);
-    dea__vec sum[DEA__STEP];
-    DEA__EACH sum[v] = dea__splat(0);
-    for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
+/* weights p = exp(S) of raw energies x, y, two rows side by side; sums [2][LANES] += those of real keys, lane by lane. Where a
+ * row's keep is 0 stands padding, which has p != 0, but its value is 0; or with `masked` a key that the row does not see,
+ * whose score may be anything: its p is 0. */
+DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_real *x_, const dea_real *y_, dea_real *p,
+                                    const dea_real *gk, const dea_real *const *keep, dea__idx from, dea__idx to,
+                                    const dea__row *row, dea__vec *sums) {
+#define DEA__AT (v / per * DEA__TILE + j + v % per * DEA__LANES)
+    const int step = 2 * per;
+    const dea__vec s0[2] = {dea__splat(row[0].s0), dea__splat(row[1].s0)},
+                   s1[2] = {dea__splat(row[0].s1), dea__splat(row[1].s1)},
+                   w0[2] = {dea__splat(row[0].w0), dea__splat(row[1].w0)},
+                   w1[2] = {dea__splat(row[0].w1), dea__splat(row[1].w1)},
+                   gate[2] = {dea__splat(row[0].gate), dea__splat(row[1].gate)};
+    for (dea__idx j = from; j < to; j += per * DEA__LANES) {
         dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
-        DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
-        DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
-        dea__gate_steps(step, x, y, gk + j, w0, w1, gate, z);
-        DEA__EACH x[v] = x[v] * s0;
-        DEA__EACH y[v] = y[v] * s1 - x[v];
+        DEA__EACH x[v] = dea__load(x_ + DEA__AT);
+        DEA__EACH y[v] = dea__load(y_ + DEA__AT);
+        dea__gate_steps(step, per, x, y, gk + j, w0, w1, gate, z);
+        DEA__EACH x[v] = x[v] * s0[v / per];
+        DEA__EACH y[v] = y[v] * s1[v / per] - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
+        if (masked) {
+            DEA__EACH x[v] = dea__pick((dea__ints)(dea__load(keep[v / per] + j + v % per * DEA__LANES) > dea__splat(0)),
+                                       x[v], dea__splat(DEA__EXP_LOW));
+        }
         dea__exp2s(step, x);
-        DEA__EACH dea__store(p + j + v * DEA__LANES, x[v]);
-        DEA__EACH sum[v] += x[v] * dea__load(keep + j + v * DEA__LANES);
+        if (masked) {
+            DEA__EACH x[v] = x[v] * dea__load(keep[v / per] + j + v % per * DEA__LANES);
+            DEA__EACH sums[v / per] += x[v];
+        } else {
+            DEA__EACH sums[v / per] += x[v] * dea__load(keep[0] + j + v % per * DEA__LANES);
+        }
+        DEA__EACH dea__store(p + DEA__AT, x[v]);
     }
-    for (int v = 1; v < step; v++) sum[0] += sum[v];
-    return sum[0];
+#undef DEA__AT
 }
 static DEA__NOINLINE void dea__weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
                                        const dea_real *keep, dea__idx n, const dea__row *row, dea_real *sum) {
-    const dea__idx most = n - n % (DEA__STEP * DEA__LANES);
-    dea__vec s = dea__load(sum);
-    if (most) s += dea__weights_steps(DEA__STEP, x, y, p, gk, keep, most, row);
-    if (most < n) s += dea__weights_steps(1, x + most, y + most, p + most, gk + most, keep + most, n - most, row);
-    dea__store(sum, s);
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    dea__vec sums[2] = {dea__load(sum), dea__load(sum + DEA__LANES)};
+    dea__weights_steps(DEA__HALF_STEP, 0, x, y, p, gk, &keep, 0, most, row, sums);
+    if (most < n) dea__weights_steps(1, 0, x, y, p, gk, &keep, most, n, row, sums);
+    dea__store(sum, sums[0]);
+    dea__store(sum + DEA__LANES, sums[1]);
+}
+static DEA__NOINLINE void dea__masked_weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
+                                              const dea_real *const *keep, dea__idx n, const dea__row *row,
+                                              dea_real *sum) {
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    dea__vec sums[2] = {dea__load(sum), dea__load(sum + DEA__LANES)};
+    dea__weights_steps(DEA__HALF_STEP, 1, x, y, p, gk, keep, 0, most, row, sums);
+    if (most < n) dea__weights_steps(1, 1, x, y, p, gk, keep, most, n, row, sums);
+    dea__store(sum, sums[0]);
+    dea__store(sum + DEA__LANES, sums[1]);
+}
+
+/* 1 if exp of every score of a tile is a normal number, so that nothing need be subtracted. A score lies between its two
+ * energies, so these are looked at. Rows as in weights (scaled by s0 and s1), or with row NULL energies as they are. */
+static DEA__NOINLINE int dea__mild(const dea_real *x, const dea_real *y, dea__idx rows, dea__idx n,
+                                   const dea__row *row) {
+    dea__vec largest = dea__splat(0), least = dea__splat(0);
+    for (dea__idx r = 0; r < rows; r++, x += DEA__TILE, y += DEA__TILE) {
+        const dea__vec s0 = dea__splat(row ? row[r].s0 : 1), s1 = dea__splat(row ? row[r].s1 : 1);
+        for (dea__idx j = 0; j < n; j += DEA__LANES) {
+            const dea__vec a = dea__load(x + j) * s0, b = dea__load(y + j) * s1;
+            largest = dea__largest(dea__largest(a, b), largest);
+            least = dea__least(dea__least(a, b), least);
+        }
+    }
+    return dea__lane_max(dea__largest(largest, dea__splat(0) - least)) < (dea_real)80 * DEA__LOG2_UNIT;
 }
 
 /* What a row of a tile may carry beyond that: a mask, labels, dropout, a shift. */
@@ -2645,69 +2769,88 @@ typedef struct dea__cells {
 
 /* 1 where dropout keeps the weight of key `first + lane` in this row, else 0 */
 DEA__INLINE dea__vec dea__kept(uint32_t first, const dea__row *row, uint32_t threshold) {
-    dea_real lanes[DEA__LANES];
     uint32_t hash[DEA__LANES];
-    for (int i = 0; i < DEA__LANES; i++) hash[i] = dea__dropout_bits(row->key, first + (uint32_t)i);
-    for (int i = 0; i < DEA__LANES; i++) lanes[i] = hash[i] >= threshold ? (dea_real)1 : (dea_real)0;
+    dea_real lanes[DEA__LANES];
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) hash[i] = dea__dropout_bits(row->key, first + (uint32_t)i);
+    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) lanes[i] = hash[i] >= threshold ? (dea_real)1 : (dea_real)0;
     return dea__load(lanes);
 }
 
 /* s = t L S_mix of one row, the lowest number where `keep` is 0; returns the largest. */
-static DEA__NOINLINE dea_real dea__scores_any(const dea__cells *c, const dea_real *x_, const dea_real *y_, dea_real *s,
-                                              dea__idx n, const dea__row *row) {
-    enum { step = 1 };
+DEA__INLINE dea__vec dea__scores_steps(const int step, const dea__cells *c, const dea_real *x_, const dea_real *y_,
+                                       dea_real *s, dea__idx from, dea__idx to, const dea__row *row, dea__vec top) {
     const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
                    w1 = dea__splat(row->w1), gate = dea__splat(row->gate), lowest = dea__splat(-DEA__REAL_MAX),
                    gamma = dea__splat(c->gamma);
-    dea__vec top = lowest;
-    for (dea__idx j = 0; j < n; j += DEA__LANES) {
-        dea__vec x = dea__load(x_ + j), y = dea__load(y_ + j), z;
-        dea__gate_steps(step, &x, &y, c->gk + j, w0, w1, gate, &z);
+    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
+        dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
+        DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
+        DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
+        dea__gate_steps(step, step, x, y, c->gk + j, &w0, &w1, &gate, z);
         if (c->label) {
-            const dea__vec label = dea__load(c->label + j);
-            z = dea__pick((dea__ints)(label == label), z + gamma * (label - z), z);
+            DEA__EACH {
+                const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
+                z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
+            }
         }
-        x = x * s0;
-        y = y * s1 - x;
-        x = dea__pick((dea__ints)(dea__load(c->keep + j) > dea__splat(0)), x + z * y, lowest);
-        top = dea__largest(top, x);
-        dea__store(s + j, x);
+        DEA__EACH x[v] = x[v] * s0;
+        DEA__EACH y[v] = y[v] * s1 - x[v];
+        DEA__EACH x[v] = x[v] + z[v] * y[v];
+        DEA__EACH x[v] = dea__pick((dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0)), x[v], lowest);
+        DEA__EACH top = dea__largest(top, x[v]);
+        DEA__EACH dea__store(s + j + v * DEA__LANES, x[v]);
     }
+    return top;
+}
+static DEA__NOINLINE dea_real dea__scores_any(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *s,
+                                              dea__idx n, const dea__row *row) {
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    dea__vec top = dea__splat(-DEA__REAL_MAX);
+    top = dea__scores_steps(DEA__HALF_STEP, c, x, y, s, 0, most, row, top);
+    top = dea__scores_steps(1, c, x, y, s, most, n, row, top);
     return dea__lane_max(top);
 }
 
-/* p = exp(S - shift) in place of s, 0 where `keep` is 0 or dropout says so; sum += before dropout. */
+/* p = exp(S - shift) in place of s, 0 where `keep` is 0 or dropout says so; returns the sum before dropout. */
+DEA__INLINE dea__vec dea__shifted_steps(const int step, const dea__cells *c, dea_real *s, dea__idx from, dea__idx to,
+                                        const dea__row *row) {
+    const dea__vec shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW);
+    dea__vec total = dea__splat(0);
+    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
+        dea__vec x[DEA__STEP];
+        DEA__EACH x[v] = dea__largest(dea__load(s + j + v * DEA__LANES) - shift, low);
+        dea__exp2s(step, x);
+        DEA__EACH x[v] = x[v] * dea__load(c->keep + j + v * DEA__LANES);
+        DEA__EACH total += x[v];
+        if (c->threshold) {
+            DEA__EACH x[v] = x[v] * dea__kept(c->first + (uint32_t)(j + v * DEA__LANES), row, c->threshold);
+        }
+        DEA__EACH dea__store(s + j + v * DEA__LANES, x[v]);
+    }
+    return total;
+}
 static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea__idx n, const dea__row *row,
                                            dea_real *sum) {
-    enum { step = 1 };
-    const dea__vec shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW);
-    dea__vec total = dea__load(sum);
-    for (dea__idx j = 0; j < n; j += DEA__LANES) {
-        dea__vec x = dea__largest(dea__load(s + j) - shift, low);
-        dea__exp2s(step, &x);
-        x = x * dea__load(c->keep + j);
-        total += x;
-        if (c->threshold) x = x * dea__kept(c->first + (uint32_t)j, row, c->threshold);
-        dea__store(s + j, x);
-    }
-    dea__store(sum, total);
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    const dea__vec total = dea__shifted_steps(DEA__HALF_STEP, c, s, 0, most, row);
+    dea__store(sum, dea__load(sum) + (total + dea__shifted_steps(1, c, s, most, n, row)));
 }
 
 /* Backward of one row. x, y: t L Et. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
  * of sums, BLOCK rows each: of d, g, d x, g y. column (may be NULL) += g s1. */
 DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cells *c, const dea_real *x_,
                                    const dea_real *y_, dea_real *d, dea_real *g, dea_real *p, dea_real *column,
-                                   dea__idx n, const dea__row *row, dea_real *sums) {
+                                   dea__idx from, dea__idx to, const dea__row *row, dea_real *sums) {
     const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
                    s1 = dea__splat(row->s1), shift = dea__splat(row->shift * DEA__LOG2_UNIT),
                    low = dea__splat(DEA__EXP_LOW), gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
     dea__vec m0[2], m1[2], r0[2], r1[2];
     for (int v = 0; v < 2; v++) m0[v] = m1[v] = r0[v] = r1[v] = dea__splat(0);
-    for (dea__idx j = 0; j < n; j += step * DEA__LANES) {
+    for (dea__idx j = from; j < to; j += step * DEA__LANES) {
         dea__vec x[DEA__STEP], y[DEA__STEP], z[DEA__STEP];
         DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
         DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
-        dea__gate_steps(step, x, y, c->gk + j, w0, w1, gate, z);
+        dea__gate_steps(step, step, x, y, c->gk + j, &w0, &w1, &gate, z);
         if (any && c->label) {
             DEA__EACH {
                 const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
@@ -2756,20 +2899,17 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
 static DEA__NOINLINE void dea__slopes(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
                                       dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
                                       dea_real *sums) {
-    const dea__idx most = n - n % (DEA__STEP * DEA__LANES);
-    if (most) dea__slopes_steps(DEA__STEP, 0, c, x, y, d, g, p, column, most, row, sums);
-    if (most < n) {
-        dea__cells rest = *c;
-        rest.gk += most;
-        rest.keep += most;
-        dea__slopes_steps(1, 0, &rest, x + most, y + most, d + most, g + most, p + most, column ? column + most : NULL,
-                          n - most, row, sums);
-    }
+    const dea__idx most = n - n % (DEA__STEP * DEA__LANES), more = n - n % (DEA__HALF_STEP * DEA__LANES);
+    if (most) dea__slopes_steps(DEA__STEP, 0, c, x, y, d, g, p, column, 0, most, row, sums);
+    if (most < more) dea__slopes_steps(DEA__HALF_STEP, 0, c, x, y, d, g, p, column, most, more, row, sums);
+    if (more < n) dea__slopes_steps(1, 0, c, x, y, d, g, p, column, more, n, row, sums);
 }
 static DEA__NOINLINE void dea__slopes_any(const dea__cells *c, const dea_real *x, const dea_real *y, dea_real *d,
                                           dea_real *g, dea_real *p, dea_real *column, dea__idx n, const dea__row *row,
                                           dea_real *sums) {
-    dea__slopes_steps(1, 1, c, x, y, d, g, p, column, n, row, sums);
+    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
+    if (most) dea__slopes_steps(DEA__HALF_STEP, 1, c, x, y, d, g, p, column, 0, most, row, sums);
+    if (most < n) dea__slopes_steps(1, 1, c, x, y, d, g, p, column, most, n, row, sums);
 }
 
 /* Through the z-score: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
@@ -2779,6 +2919,7 @@ static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real 
                                        dea_real s1, const dea_real *keep) {
     const dea__vec m0 = dea__splat(mean0), m1 = dea__splat(mean1), k0 = dea__splat(c0), k1 = dea__splat(c1),
                    s = dea__splat(s1), zero = dea__splat(0);
+    if (DEA__PRODUCTS_ONLY) return;
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
         dea__vec a = (dea__load(d + j) - m0) - dea__load(x + j) * k0,
                  b = (dea__load(g + j) - m1) - dea__load(y + j) * k1;
@@ -2835,7 +2976,7 @@ static int dea__all_finite(const dea_real *p, dea__idx rows, dea__idx row, dea__
 /* Queries of one block: as many as keep the maps of a block in the second cache. */
 static dea__idx dea__block_rows(dea__idx np, int maps) {
     dea__idx rows = DEA__BLOCK;
-    while (rows > 16 && rows * np * maps > 160 * 1024 && !(rows == 32 && np > DEA__PANEL_KEYS)) rows /= 2;
+    while (rows > 16 && rows * np * maps > 160 * 1024 && !(rows == 32 && np > DEA__PANEL_KEYS_FORWARD)) rows /= 2;
     return dea__round_up(rows, DEA__PAD);
 }
 
@@ -2847,7 +2988,11 @@ static void dea__pack_head(const dea_attention *a, int h, dea__buffers *m) {
     m->gate0 = gate[2 * d];
     m->gate1 = gate[2 * d + 1];
     m->bias = a->c_gate[h];
-    dea__pad_rows(d, dp, d, dp, a->w_rel + (dea__idx)h * d * d, d, m->w);
+    m->w = a->w_rel + (dea__idx)h * d * d;
+    if (d != dp) {
+        dea__pad_rows(d, dp, d, dp, m->w, d, m->padded);
+        m->w = m->padded;
+    }
     dea__transpose_square(dp, m->w, m->wt);
     dea__pad_rows(1, 1, d, dp, gate, d, m->wq);
     dea__pad_rows(1, 1, d, dp, gate + d, d, m->wk);
@@ -2855,61 +3000,87 @@ static void dea__pack_head(const dea_attention *a, int h, dea__buffers *m) {
         m->ramp[j] = 1;
         m->ramp[DEA__TILE + j] = 0;
     }
+    for (int r = 0; r < DEA__BLOCK; r++) m->minus_ones[r] = -1;
+}
+
+/* out [dp] = column means of x [n][dp] less `minus` (may be NULL), four vectors side by side */
+static void dea__column_means(const dea_real *x, dea__idx x_row, dea__idx n, dea__idx dp, const dea_real *minus,
+                                  dea_real *out) {
+    const dea__vec inverse = dea__splat(1 / (dea_real)n);
+    dea__idx c = 0;
+    for (; c + 4 * DEA__LANES <= dp; c += 4 * DEA__LANES) {
+        dea__vec sum[4], less[4];
+        DEA__UNROLL(4) for (int v = 0; v < 4; v++) {
+            sum[v] = dea__splat(0);
+            less[v] = minus ? dea__load(minus + c + v * DEA__LANES) : dea__splat(0);
+        }
+        for (dea__idx j = 0; j < n; j++) {
+            DEA__UNROLL(4) for (int v = 0; v < 4; v++) sum[v] += dea__load(x + j * x_row + c + v * DEA__LANES) - less[v];
+        }
+        DEA__UNROLL(4) for (int v = 0; v < 4; v++) dea__store(out + c + v * DEA__LANES, sum[v] * inverse);
+    }
+    for (; c < dp; c += DEA__LANES) {
+        const dea__vec less = minus ? dea__load(minus + c) : dea__splat(0);
+        dea__vec sum = dea__splat(0);
+        for (dea__idx j = 0; j < n; j++) sum += dea__load(x + j * x_row + c) - less;
+        dea__store(out + c, sum * inverse);
+    }
 }
 
 /* The n keys one batch row has: centred, so that every query's mean energy is 0; twice, because the first mean carries a
- * rounding error that 1/(sigma + 1e-5) would blow up where all keys are equal. */
-static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k_row, dea__idx n, dea__buffers *m) {
+ * rounding error that 1/(sigma + 1e-5) would blow up where all keys are equal. As rows (with_rows) and interleaved, together
+ * with what a key adds to E1 and to the gate. */
+static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k_row, dea__idx n, int with_rows,
+                           dea__buffers *m) {
     const dea__idx d = m->d, dp = m->dp, np = dea__round_up(n, DEA__PAD);
-    const dea_real inverse = 1 / (dea_real)n;
     m->n = n;
     m->np = np;
     m->with_max = (double)m->temperature * sqrt((double)n) > 80;
-    dea__pad_rows(n, np, d, dp, k, k_row, m->kc);
-    dea_real gate_mean = m->bias;
-    for (dea__idx c = 0; c < dp; c += DEA__LANES) {
-        dea_real *kc = m->kc + c;
-        dea__vec s[4] = {dea__splat(0), dea__splat(0), dea__splat(0), dea__splat(0)};
-        for (dea__idx j = 0; j < n; j++) s[j & 3] += dea__load(kc + j * dp);
-        const dea__vec mean = ((s[0] + s[1]) + (s[2] + s[3])) * dea__splat(inverse);
-        dea__vec t[2] = {dea__splat(0), dea__splat(0)};
-        for (dea__idx j = 0; j < n; j++) {
-            const dea__vec x = dea__load(kc + j * dp) - mean;
-            t[j & 1] += x;
-            dea__store(kc + j * dp, x);
-        }
-        const dea__vec again = (t[0] + t[1]) * dea__splat(inverse);
-        for (dea__idx j = 0; j < n; j++) dea__store(kc + j * dp, dea__load(kc + j * dp) - again);
-        dea__store(m->kbar + c, mean + again);
-        gate_mean += dea__lane_sum((mean + again) * dea__load(m->wk + c));
+    if (d != dp) {
+        dea__pad_rows(n, n, d, dp, k, k_row, m->kc);
+        k = m->kc;
+        k_row = dp;
     }
-    dea__interleave(np, dp, m->kc, m->kt);
-    for (dea__idx j = 0; j < np; j++) m->keep[j] = j < n ? (dea_real)1 : (dea_real)0;
+    dea__column_means(k, k_row, n, dp, NULL, m->kbar);
+    dea__column_means(k, k_row, n, dp, m->kbar, m->krest);
+    dea__vec gate_mean = dea__splat(0);
+    for (dea__idx c = 0; c < dp; c += DEA__LANES)
+        gate_mean += (dea__load(m->kbar + c) + dea__load(m->krest + c)) * dea__load(m->wk + c);
     dea__vec norms = dea__splat(0), poison = dea__splat(0);
-    const dea__vec per_width = dea__splat(-1 / (dea_real)d), bias = dea__splat(gate_mean),
+    const dea__vec per_width = dea__splat(-1 / (dea_real)d), bias = dea__splat(dea__lane_sum(gate_mean) + m->bias),
                    unit = dea__splat(-DEA__LOG2_UNIT);
     for (dea__idx tile = 0; tile < np; tile += DEA__TILE) {
         const dea__idx end = np - tile < DEA__TILE ? np : tile + DEA__TILE;
-        for (dea__idx j = tile; j < end;) {
-            const int wide = dea__group((end - j) / DEA__LANES);
-            for (int v = 0; v < wide; v++) {
-                const dea_real *k_ = m->kt + j * dp + v * DEA__LANES;
-                dea__vec norm[2] = {dea__splat(0), dea__splat(0)}, gate[2] = {dea__splat(0), dea__splat(0)};
-                for (dea__idx c = 0; c < dp; c += 2)
-                    for (int e = 0; e < 2; e++) {
-                        const dea__vec x = dea__load(k_ + (c + e) * (wide * DEA__LANES));
-                        norm[e] += x * x;
-                        gate[e] += x * dea__splat(m->wk[c + e]);
+        for (dea__idx first = tile, wide; first < end; first += wide * DEA__LANES) {
+            wide = dea__group((end - first) / DEA__LANES);
+            for (dea__idx v = 0; v < wide; v++) {
+                const dea__idx j = first + v * DEA__LANES;
+                dea__vec norm = dea__splat(0), gate = dea__splat(0);
+                for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+                    const dea__vec mean = dea__load(m->kbar + c), again = dea__load(m->krest + c);
+                    dea__vec x[DEA__LANES];
+                    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) {
+                        x[i] = j + i < n ? (dea__load(k + (j + i) * k_row + c) - mean) - again : dea__splat(0);
+                        if (with_rows) dea__store(m->kc + (j + i) * dp + c, x[i]);
                     }
-                const dea__vec x = (norm[0] + norm[1]) * per_width, g = ((gate[0] + gate[1]) + bias) * unit;
+                    dea__transpose_lanes(x);
+                    DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) {
+                        dea__store(m->kt + first * dp + ((c + i) * wide + v) * DEA__LANES, x[i]);
+                        norm += x[i] * x[i];
+                        gate += x[i] * dea__splat(m->wk[c + i]);
+                    }
+                }
+                const dea__vec x = norm * per_width, g = (gate + bias) * unit;
                 norms += x;
                 poison += g;
-                dea__store(m->norm + j + v * DEA__LANES, x);
-                dea__store(m->gk + j + v * DEA__LANES, g);
+                dea__store(m->norm + j, x);
+                dea__store(m->gk + j, g);
+                for (int i = 0; i < DEA__LANES; i++) m->keep[j + i] = j + i < n ? (dea_real)1 : (dea_real)0;
             }
-            j += wide * DEA__LANES;
         }
     }
+    for (dea__idx c = 0; c < dp; c += DEA__LANES)
+        dea__store(m->kbar + c, dea__load(m->kbar + c) + dea__load(m->krest + c));
     for (int again = 0; again < 2; again++) {
         const dea__vec mean = dea__splat(dea__lane_sum(norms) / (dea_real)n);
         norms = dea__splat(0);
@@ -2925,10 +3096,25 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
 
 /* ---- products of a block of queries with a tile of keys. reach is NULL where every row sees the whole tile. */
 
-/* x = Q'K^T, y = U'K^T + norms; squares (may be NULL) as in dea__product */
+/* The product p of rows r.. with one group of `wide` vectors of keys from key j on; rows that reach less take fewer of them. */
+static void dea__multiply_reached(int wide, dea__idx r, dea__idx rows, const dea__idx *reach, dea__idx j,
+                                  dea__product p) {
+    dea__idx part = r;
+    for (; reach && part < rows && reach[part] < j + wide * DEA__LANES; part += DEA__ROWS) {
+        dea__multiply((int)((reach[part] - j + DEA__LANES - 1) / DEA__LANES), DEA__ROWS, &p);
+        p.a += DEA__ROWS * p.lda;
+        p.c += DEA__ROWS * p.ldc;
+        if (p.scale) p.scale += DEA__ROWS;
+        if (p.squares) p.squares += DEA__ROWS * DEA__LANES;
+    }
+    if (part < rows) dea__multiply(wide, rows - part, &p);
+}
+
+/* x = Q'K^T, y = U'K^T + norms, for q [rows] q_row apart and u [rows][dp]; squares (may be NULL) as in dea__product, two
+ * planes of `rows` */
 static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea__idx keys, dea__idx rows,
-                                        const dea__idx *reach, const dea_real *qu, dea_real *x, dea_real *y,
-                                        const dea_real *norm_scale, dea_real *squares) {
+                                        const dea__idx *reach, const dea_real *q, dea__idx q_row, const dea_real *u,
+                                        dea_real *x, dea_real *y, const dea_real *norm_scale, dea_real *squares) {
     const dea__idx dp = m->dp;
     const dea__idx packed = m->np - j0 < DEA__TILE ? m->np - j0 : DEA__TILE; /* what the groups were cut from */
     dea__idx r = 0;
@@ -2940,8 +3126,8 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
         dea__product p = {0,
                           DEA__FROM_ZERO_,
                           dp,
-                          qu + r * dp,
-                          dp,
+                          q + r * q_row,
+                          q_row,
                           b,
                           wide * DEA__LANES,
                           x + r * DEA__TILE + j,
@@ -2950,14 +3136,15 @@ static DEA__NOINLINE void dea__energies(const dea__buffers *m, dea__idx j0, dea_
                           NULL,
                           NULL};
         if (squares) p.squares = squares + r * DEA__LANES;
-        dea__multiply(wide, rows - r, &p);
+        dea__multiply_reached(wide, r, rows, reach, j0 + j, p);
         p.start = DEA__FROM_SCALED_COLUMN;
-        p.a += rows * dp;
+        p.a = u + r * dp;
+        p.lda = dp;
         p.c = y + r * DEA__TILE + j;
         p.scale = norm_scale + r;
         p.column = m->norm + j0 + j;
         if (squares) p.squares += rows * DEA__LANES;
-        dea__multiply(wide, rows - r, &p);
+        dea__multiply_reached(wide, r, rows, reach, j0 + j, p);
         j += wide * DEA__LANES;
     }
 }
@@ -2984,7 +3171,7 @@ static void dea__value_products(const dea__buffers *m, dea__idx j0, dea__idx key
                                 minus_delta + r,
                                 NULL,
                                 NULL};
-        dea__multiply(wide, rows - r, &p);
+        dea__multiply_reached(wide, r, rows, reach, j0 + j, p);
         j += wide * DEA__LANES;
     }
 }
@@ -3026,20 +3213,30 @@ static void dea__keys_by_tile(int maps, const dea__buffers *m, dea__idx j0, dea_
 
 /* ---- a block of queries */
 
-/* `count` queries from i0 on (or those listed), padded to `rows`, into m->q; U = Q W_rel^T into the second half of qu; what each row sees. */
+/* `count` queries from i0 on (or those listed), `rows` with padding: m->query, the caller's own where they need no
+ * copy, else m->q; u = Q W_rel^T - kbar; what each row sees. */
 static void dea__load_block(const dea__fast *f, int b, int h, const int *list, dea__idx i0, dea__idx count,
-                            dea__idx rows, dea__buffers *m, dea_real *qu) {
+                            dea__idx rows, dea__buffers *m, dea__row *row, dea_real *u) {
     const dea_attention *a = f->a;
     const dea__idx dp = m->dp;
     const dea_real *q = a->q + b * f->q.batch + h * f->q.head;
-    if (!list) dea__pad_rows(count, rows, m->d, dp, q + i0 * f->q.token, f->q.token, m->q);
-    for (dea__idx r = 0; list && r < rows; r++)
-        dea__pad_rows(r < count, 1, m->d, dp, q + (r < count ? list[r] : 0) * f->q.token, f->q.token, m->q + r * dp);
-    for (dea__idx r = 0; r < rows; r++) {
-        m->rows[r].bad = a->causal && !dea__all_finite(m->q + r * dp, 1, dp, dp);
-        if (m->rows[r].bad) memset(m->q + r * dp, 0, sizeof(dea_real) * (size_t)dp);
+    m->query = q + i0 * f->q.token;
+    m->query_row = f->q.token;
+    if (list || a->causal || count < rows || m->d != dp) {
+        if (!list) dea__pad_rows(count, rows, m->d, dp, q + i0 * f->q.token, f->q.token, m->q);
+        for (dea__idx r = 0; list && r < rows; r++)
+            dea__pad_rows(r < count, 1, m->d, dp, q + (r < count ? list[r] : 0) * f->q.token, f->q.token,
+                          m->q + r * dp);
+        m->query = m->q;
+        m->query_row = dp;
     }
-    dea__product_of(DEA__FROM_ZERO_, 0, rows, dp, dp, m->q, dp, m->wt, dp, qu + rows * dp, dp);
+    for (dea__idx r = 0; r < rows; r++) {
+        row[r].bad = a->causal && !dea__all_finite(m->q + r * dp, 1, dp, dp);
+        if (row[r].bad) memset(m->q + r * dp, 0, sizeof(dea_real) * (size_t)dp);
+    }
+    const dea__product p = {0,  DEA__FROM_SCALED_COLUMN, dp, m->query,      m->query_row, m->wt, dp, u,
+                            dp, m->minus_ones,           m->kbar, NULL};
+    dea__all_columns(p, rows, dp);
     for (dea__idx r = 0; r < rows; r++) {
         const dea__idx last = r < count ? r : count - 1, i = list ? list[last] : i0 + last;
         m->sees[r] = a->causal && i + 1 < m->n ? i + 1 : m->n;
@@ -3049,28 +3246,35 @@ static void dea__load_block(const dea__fast *f, int b, int h, const int *list, d
         m->reach[r] = reach < m->np ? reach : m->np;
     }
     for (dea__idx r = 0; r < rows; r++) {
-        if (a->dropout > 0 && r < count) m->rows[r].key = dea__attention_row_key(a, b, h, (int)(i0 + r));
+        if (a->dropout > 0 && r < count) row[r].key = dea__attention_row_key(a, b, h, (int)(i0 + r));
     }
 }
 
-/* Q' = scale0 Q, U' = scale1 (U - kbar), and the query's share of the gate, gates = -L w_q.q */
+/* The queries' share of the gate, gates = -L w_q.q */
+static void dea__query_gates(const dea__buffers *m, dea__idx rows) {
+    for (dea__idx r = 0; r < rows; r++) {
+        dea__vec gate = dea__splat(0);
+        for (dea__idx c = 0; c < m->dp; c += DEA__LANES)
+            gate += dea__load(m->query + r * m->query_row + c) * dea__load(m->wq + c);
+        dea__store(m->sums + r * DEA__LANES, gate);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->gates + r);
+    for (dea__idx r = 0; r < rows; r++) m->gates[r] *= -DEA__LOG2_UNIT;
+}
+
+/* Q' = scale0 Q and U' = scale1 U, stacked, and the gates of the queries */
 static void dea__scale_block(const dea__buffers *m, dea__idx rows, const dea_real *scale0, const dea_real *scale1,
                              dea_real *qu) {
     const dea__idx dp = m->dp;
     dea_real *u = qu + rows * dp;
     for (dea__idx r = 0; r < rows; r++) {
-        dea__vec gate = dea__splat(0);
         const dea__vec s0 = dea__splat(scale0[r]), s1 = dea__splat(scale1[r]);
         for (dea__idx c = 0; c < dp; c += DEA__LANES) {
-            const dea__vec q = dea__load(m->q + r * dp + c);
-            gate += q * dea__load(m->wq + c);
-            dea__store(qu + r * dp + c, q * s0);
-            dea__store(u + r * dp + c, (dea__load(u + r * dp + c) - dea__load(m->kbar + c)) * s1);
+            dea__store(qu + r * dp + c, dea__load(m->query + r * m->query_row + c) * s0);
+            dea__store(u + r * dp + c, dea__load(u + r * dp + c) * s1);
         }
-        dea__store(m->sums + r * DEA__LANES, gate);
     }
-    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->gates + r);
-    for (dea__idx r = 0; r < rows; r++) m->gates[r] *= -DEA__LOG2_UNIT;
+    dea__query_gates(m, rows);
 }
 
 /* The labels of `count` queries from i0 on (or those listed) and `keys` keys from j0 on into m->label, NaN for none; 0 if
@@ -3113,17 +3317,32 @@ static int dea__label_tile(const dea_attention *a, int b, const int *list, dea__
     return found;
 }
 
-/* The element pass of a tile: energies x, y become weights in x. With a maximum to subtract, the rows of o [rows][dp] and
- * their sums so far are brought to a new maximum where the tile raises it. */
+/* The element pass of a tile: energies x, y become weights in x. Where a score is too large or too small for exp, the rows
+ * of o [rows][dp] and their sums so far are brought to a new maximum if the tile raises it. */
 static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx count, dea__idx rows, dea__idx j0,
                             dea__idx keys, int partial, const dea__buffers *m, dea_real *x, dea_real *y, dea_real *sums,
                             dea__row *row, dea_real *o) {
     const dea_attention *a = f->a;
+    if (DEA__PRODUCTS_ONLY) return;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
-    if (!labelled && !partial && !m->with_max && !(a->dropout > 0)) {
-        for (dea__idx r = 0; r < rows; r++)
-            dea__weights(x + r * DEA__TILE, y + r * DEA__TILE, x + r * DEA__TILE, m->gk + j0, m->keep + j0, keys,
-                         row + r, sums + r * DEA__LANES);
+    int plain = !labelled && !(a->dropout > 0) && !(partial && m->with_max);
+    for (dea__idx r = 0; m->with_max && r < rows; r++) plain &= row[r].shift == 0 || row[r].shift == -DEA__REAL_MAX;
+    if (plain && (!m->with_max || dea__mild(x, y, rows, keys, row))) {
+        for (dea__idx r = 0; r < rows; r += 2) {
+            const dea__idx at = r * DEA__TILE, n = m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
+            row[r].shift = row[r + 1].shift = 0;
+            if (!partial) {
+                dea__weights(x + at, y + at, x + at, m->gk + j0, m->keep + j0, keys, row + r, sums + r * DEA__LANES);
+            } else if (n > 0) {
+                const dea_real *keep[2];
+                for (int e = 0; e < 2; e++) {
+                    const dea__idx seen = m->sees[r + e] - j0 < keys ? m->sees[r + e] - j0 : keys;
+                    keep[e] = m->ramp + DEA__TILE - (seen > 0 ? seen : 0);
+                }
+                dea__masked_weights(x + at, y + at, x + at, m->gk + j0, keep, n, row + r, sums + r * DEA__LANES);
+            }
+            if (m->ahead) dea__ahead_step(m->ahead);
+        }
         return;
     }
     dea__cells c = {
@@ -3161,8 +3380,11 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
                                     dea__idx keys, int partial, int shifted, const dea__buffers *m, const dea_real *xy,
                                     dea_real *dg, dea_real *p, dea_real *column, const dea__row *row, dea_real *sums) {
     const dea_attention *a = f->a;
+    if (DEA__PRODUCTS_ONLY) return;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     const dea_real *y = xy + rows * DEA__TILE;
+    const int plain = !labelled && !partial && !shifted && !(a->dropout > 0) &&
+                      (!m->with_max || dea__mild(xy, y, rows, keys, NULL));
     dea_real *g = dg + rows * DEA__TILE;
     dea__cells c = {
         m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
@@ -3170,7 +3392,7 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
     for (dea__idx r = 0; r < rows; r++) {
         const dea__idx at = r * DEA__TILE;
         dea__idx n = keys;
-        if (!labelled && !partial && !shifted && !(a->dropout > 0)) {
+        if (plain) {
             dea__slopes(&c, xy + at, y + at, dg + at, g + at, p + at, column, n, row + r, sums + r * DEA__LANES);
             continue;
         }
@@ -3201,14 +3423,16 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     const dea__idx tiles = (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
     const dea__idx queries = stream ? DEA__SPAN : block, backward = pass == DEA__BACKWARD, gate = pass == DEA__GATE;
     const dea__idx full = DEA__BLOCK;
+    m->ahead = NULL;
     m->d = d;
     m->dp = dp;
     m->block = block;
-    m->w = dea__take_reals(&arena, (size_t)(dp * dp));
+    m->padded = dea__take_reals(&arena, (size_t)(d == dp ? 0 : dp * dp));
     m->wt = dea__take_reals(&arena, (size_t)(dp * dp));
     m->wq = dea__take_reals(&arena, (size_t)(dp));
     m->wk = dea__take_reals(&arena, (size_t)(dp));
     m->ramp = dea__take_reals(&arena, (size_t)(2 * DEA__TILE));
+    m->minus_ones = dea__take_reals(&arena, (size_t)(DEA__BLOCK));
     m->blocks = (size_t *)dea__take(&arena, a->label_block_count, sizeof(size_t));
     m->kc = dea__take_reals(&arena, (size_t)(np * dp));
     m->kt = dea__take_reals(&arena, (size_t)(np * dp));
@@ -3217,6 +3441,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     m->dk = dea__take_reals(&arena, (size_t)(backward ? np * dp : 0));
     m->dv = dea__take_reals(&arena, (size_t)(backward ? np * dp : 0));
     m->kbar = dea__take_reals(&arena, (size_t)(dp));
+    m->krest = dea__take_reals(&arena, (size_t)(dp));
     m->norm = dea__take_reals(&arena, (size_t)(np));
     m->gk = dea__take_reals(&arena, (size_t)(np));
     m->keep = dea__take_reals(&arena, (size_t)(np));
@@ -3261,53 +3486,69 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
 
 /* ---- forward */
 
+/* The constants of a block's rows, from the sums of squares (scale0, scale1) of their raw energies q.k and u.k + norm d/2, which
+ * are E0 sqrt(d) and E1 d/2. Afterwards ones and scale1 hold sigma0 and sigma1, and scale0 holds 0, or NaN where the row is
+ * not finite. */
+static void dea__forward_rows(dea__idx rows, const dea__buffers *m) {
+    const dea__vec root = dea__splat((dea_real)(1 / sqrt((double)m->d))), twice = dea__splat(2 / (dea_real)m->d),
+                   eps = dea__splat((dea_real)DEA_SIGMA_EPS), poison = dea__splat(m->poison);
+    dea_real sees[DEA__BLOCK], s0[DEA__BLOCK], s1[DEA__BLOCK];
+    for (dea__idx r = 0; r < rows; r++) sees[r] = (dea_real)m->sees[r];
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+        dea__store(m->ones + r, dea__load(m->scale0 + r) / dea__load(sees + r));
+        dea__store(m->scale1 + r, dea__load(m->scale1 + r) / dea__load(sees + r));
+        for (int e = 0; e < DEA__LANES; e++) {
+            m->ones[r + e] = DEA__SQRT(m->ones[r + e]);
+            m->scale1[r + e] = DEA__SQRT(m->scale1[r + e]);
+        }
+        const dea__vec sigma0 = dea__load(m->ones + r) * root, sigma1 = dea__load(m->scale1 + r) * twice;
+        dea__store(m->ones + r, sigma0);
+        dea__store(m->scale1 + r, sigma1);
+        dea__store(m->scale0 + r, poison + (sigma0 + sigma1 + dea__load(m->gates + r)) * dea__splat(0));
+        dea__store(s0 + r, root * dea__splat(DEA__LOG2_UNIT) / (sigma0 + eps));
+        dea__store(s1 + r, twice * dea__splat(DEA__LOG2_UNIT) / (sigma1 + eps));
+    }
+    for (dea__idx r = 0; r < rows; r++) {
+        dea__row *row = m->rows + r;
+        row->s0 = m->temperature * s0[r];
+        row->s1 = m->temperature * s1[r];
+        row->w0 = -m->gate0 * s0[r];
+        row->w1 = -m->gate1 * s1[r];
+        row->gate = m->gates[r];
+        row->shift = m->with_max ? -DEA__REAL_MAX : 0;
+    }
+}
+
 /* All keys of a block of queries at once: energies with their variances, then the weights and o tile by tile. */
 static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__buffers *m) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, map = m->block * DEA__TILE;
-    const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d,
-                   kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
+    const dea_real kept = (dea_real)(1 / (1 - (double)a->dropout));
     dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
     const dea__idx rows = dea__round_up(count, DEA__PAD);
-    dea__load_block(f, b, h, NULL, i0, count, rows, m, m->qu);
-    for (dea__idx r = 0; r < rows; r++) {
-        m->scale0[r] = root;
-        m->scale1[r] = twice;
-        m->ones[r] = 1;
-    }
-    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
+    dea__load_block(f, b, h, NULL, i0, count, rows, m, m->rows, m->qu);
+    dea__query_gates(m, rows);
+    for (dea__idx r = 0; r < rows; r++) m->ones[r] = (dea_real)d / 2;
     const dea__idx end = m->reach[rows - 1];
     memset(m->sums, 0, sizeof(dea_real) * (size_t)(2 * rows * DEA__LANES));
     for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
         const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
         const int partial = a->causal && m->sees[0] < j0 + keys;
-        dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones,
-                      a->causal ? NULL : m->sums);
+        dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->query, m->query_row, m->qu, m->x + at, m->y + at,
+                      m->ones, a->causal ? NULL : m->sums);
     }
     for (dea__idx r = 0; r < rows; r += DEA__LANES) {
         dea__row_sums(m->sums + r * DEA__LANES, m->scale0 + r);
         dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
     }
-    for (dea__idx r = 0; r < rows; r++) {
-        if (a->causal) {
-            m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
-            m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
-        }
-        const dea_real n = (dea_real)m->sees[r], sigma0 = DEA__SQRT(m->scale0[r] / n),
-                       sigma1 = DEA__SQRT(m->scale1[r] / n);
-        const dea_real s0 = unit / (sigma0 + (dea_real)DEA_SIGMA_EPS), s1 = unit / (sigma1 + (dea_real)DEA_SIGMA_EPS);
-        dea__row *row = m->rows + r;
-        row->s0 = m->temperature * s0;
-        row->s1 = m->temperature * s1;
-        row->w0 = -m->gate0 * s0;
-        row->w1 = -m->gate1 * s1;
-        row->gate = m->gates[r];
-        row->shift = m->with_max ? -DEA__REAL_MAX : 0;
-        m->scale0[r] = m->poison + 0 * (sigma0 + sigma1 + row->gate);
-        if (saved && r < count) {
-            saved[i0 + r] = sigma0;
-            saved[queries + i0 + r] = sigma1;
-        }
+    for (dea__idx r = 0; a->causal && r < rows; r++) {
+        m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
+        m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
+    }
+    dea__forward_rows(rows, m);
+    for (dea__idx r = 0; saved && r < count; r++) {
+        saved[i0 + r] = m->ones[r];
+        saved[queries + i0 + r] = m->scale1[r];
     }
     memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
     for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
@@ -3317,13 +3558,18 @@ static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, de
         dea__rows_by_tile(j0 ? DEA__ADD_TO_C : DEA__FROM_ZERO_, m, j0, keys, rows, partial ? m->reach : NULL, m->x + at,
                           m->values + j0 * m->values_row, m->values_row, m->ob);
     }
-    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) {
+        dea__row_sums(m->sums + r * DEA__LANES, m->scale1 + r);
+        const dea__vec sum = dea__load(m->scale1 + r) + dea__load(m->scale0 + r);
+        dea__store(m->scale1 + r, sum);
+        dea__store(m->scale0 + r, dea__splat(kept) / sum);
+    }
     for (dea__idx r = 0; r < count; r++) {
-        const dea_real sum = m->rows[r].bad ? DEA__NAN : m->scale1[r] + m->scale0[r];
-        dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp, kept / sum, d);
+        dea__finish_row(f->out + b * f->o.batch + h * f->o.head + (i0 + r) * f->o.token, m->ob + r * dp,
+                        m->rows[r].bad ? DEA__NAN : m->scale0[r], d);
         if (saved) {
             saved[2 * queries + i0 + r] = m->rows[r].shift;
-            saved[3 * queries + i0 + r] = sum;
+            saved[3 * queries + i0 + r] = m->rows[r].bad ? DEA__NAN : m->scale1[r];
         }
     }
 }
@@ -3393,9 +3639,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 m->scale0[at + r] = root;
                 m->scale1[at + r] = twice;
             }
-            dea__buffers view = *m; /* load_block fills `rows` of its own block */
-            view.rows = row;
-            dea__load_block(f, b, h, NULL, i0, count, rows, &view, qu);
+            dea__load_block(f, b, h, NULL, i0, count, rows, m, row, u);
             dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, qu);
             dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, qu, dp, m->cov, dp, m->qc, dp);
             for (dea__idx r = 0; r < rows; r++) {
@@ -3444,7 +3688,8 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                     for (dea__idx r = 0; r < rows; r++) m->sums[r * DEA__LANES] = m->row_sum[at + r];
                 for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
                     const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
-                    dea__energies(m, j0, keys, rows, NULL, m->qu + 2 * at * dp, m->x, m->y, m->ones + at, NULL);
+                    dea__energies(m, j0, keys, rows, NULL, m->qu + 2 * at * dp, dp, m->qu + (2 * at + rows) * dp, m->x,
+                                  m->y, m->ones + at, NULL);
                     dea__weigh_tile(f, b, i0, count, rows, j0, keys, 0, m, m->x, m->y, m->sums, m->rows + at, ob);
                     dea__rows_by_tile(DEA__ADD_TO_C, m, j0, keys, rows, NULL, m->x, m->values + j0 * m->values_row,
                                       m->values_row, ob);
@@ -3486,10 +3731,16 @@ static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea
                    kept = (dea_real)(1 / (1 - (double)a->dropout));
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     int shifted = 0;
-    dea__buffers view = *m;
-    view.rows = row;
-    dea__load_block(f, b, h, NULL, i0, count, rows, &view, qu);
-    dea__pad_rows(count, rows, d, dp, f->d_out + base + i0 * f->o.token, f->o.token, go);
+    dea__load_block(f, b, h, NULL, i0, count, rows, m, row, qu + rows * dp);
+    const dea_real *in = f->d_out + base + i0 * f->o.token;
+    dea__idx in_row = f->o.token;
+    if (d != dp) {
+        dea__pad_rows(count, rows, d, dp, in, in_row, go);
+        in = go;
+        in_row = dp;
+    } else {
+        memset(go + count * dp, 0, sizeof(dea_real) * (size_t)((rows - count) * dp));
+    }
     for (dea__idx r = 0; r < rows; r++) {
         dea_real factor = 0, delta = 0;
         row[r].s0 = row[r].s1 = row[r].shift = 0;
@@ -3502,19 +3753,21 @@ static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea
             shifted |= row[r].shift != 0;
             dea__vec sum = dea__splat(0);
             dea__idx c = 0;
-            for (; c + DEA__LANES <= d; c += DEA__LANES) sum += dea__load(go + r * dp + c) * dea__load(o + c);
-            for (; c < d; c++) delta += go[r * dp + c] * o[c];
+            for (; c + DEA__LANES <= d; c += DEA__LANES) sum += dea__load(in + r * in_row + c) * dea__load(o + c);
+            for (; c < d; c++) delta += in[r * in_row + c] * o[c];
             delta = (delta + dea__lane_sum(sum)) * factor;
-            row[r].bad = a->causal && (delta * 0 != 0 || !dea__all_finite(go + r * dp, 1, dp, dp));
+            row[r].bad = a->causal && (delta * 0 != 0 || !dea__all_finite(in + r * in_row, 1, 0, d));
         }
         if (row[r].bad) {
             row[r].s0 = row[r].s1 = row[r].shift = factor = delta = 0;
             memset(go + r * dp, 0, sizeof(dea_real) * (size_t)dp);
             m->last_bad = i0 + r;
+        } else if (r < count) {
+            const dea__vec share = dea__splat(factor * kept);
+            for (dea__idx c = 0; c < dp; c += DEA__LANES)
+                dea__store(go + r * dp + c, dea__load(in + r * in_row + c) * share);
         }
         minus_delta[r] = row[r].absent = -delta;
-        for (dea__idx c = 0; c < dp; c += DEA__LANES)
-            dea__store(go + r * dp + c, dea__load(go + r * dp + c) * dea__splat(factor * kept));
         m->scale0[r] = root * row[r].s0 * unit;
         m->scale1[r] = twice * row[r].s1 * unit;
         norm_scale[r] = row[r].s1 * unit;
@@ -3539,8 +3792,8 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
         for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
             const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
             dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
-            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, x, x + rows * DEA__TILE,
-                          m->ones, NULL);
+            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, dp, m->qu + rows * dp, x,
+                          x + rows * DEA__TILE, m->ones, NULL);
         }
         for (dea__idx r = 0; r < rows; r++) {
             dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
@@ -3553,7 +3806,8 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
         const int partial = a->causal && m->sees[0] < j0 + keys;
         const dea__idx *reach = partial ? m->reach : NULL;
         if (!a->causal)
-            dea__energies(m, j0, keys, rows, NULL, m->qu, m->x + at, m->x + at + rows * DEA__TILE, m->ones, NULL);
+            dea__energies(m, j0, keys, rows, NULL, m->qu, dp, m->qu + rows * dp, m->x + at,
+                          m->x + at + rows * DEA__TILE, m->ones, NULL);
         dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
         dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
                                 NULL, m->rows, m->sums);
@@ -3634,7 +3888,7 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
             dea__finish_row(f->gradients.dq + b * f->q.batch + h * f->q.head + (i0 + r) * f->q.token, m->dqu + r * dp,
                             m->rows[r].bad ? DEA__NAN : 1, d);
     }
-    if (f->gradients.dw_rel) dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
+    if (f->gradients.dw_rel) dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->query, m->query_row, m->dw, dp);
 }
 
 static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
@@ -3686,7 +3940,8 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
                 for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
                     const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
-                    dea__energies(m, j0, keys, rows, NULL, qu, m->x, m->x + rows * DEA__TILE, m->ones + at, NULL);
+                    dea__energies(m, j0, keys, rows, NULL, qu, dp, qu + rows * dp, m->x, m->x + rows * DEA__TILE,
+                                  m->ones + at, NULL);
                     dea__value_products(m, j0, keys, rows, NULL, go, m->dmap, m->minus_delta + at);
                     dea__differentiate_tile(f, b, i0, count, rows, j0, keys, 0, shifted, m, m->x, m->dmap, m->p,
                                             m->column + j0, m->rows + at, m->sums);
@@ -3789,9 +4044,10 @@ static void dea__write_keys(const dea__fast *f, int b, int h, int split, const d
         const dea_real factor = j <= m->last_bad ? DEA__NAN : 1;
         if (dk) {
             const dea__vec k = dea__splat(-twice * m->column[j]);
+            dea_real *to = d == dp && factor == 1 ? dk + j * dk_row : row;
             for (dea__idx c = 0; c < dp; c += DEA__LANES)
-                dea__store(row + c, dea__load(row + c) * inverse + dea__load(m->kc + j * dp + c) * k);
-            dea__finish_row(dk + j * dk_row, row, factor, d);
+                dea__store(to + c, dea__load(row + c) * inverse + dea__load(m->kc + j * dp + c) * k);
+            if (to == row) dea__finish_row(dk + j * dk_row, row, factor, d);
         }
         if (dv) dea__finish_row(dv + j * dv_row, m->dv + j * dp, factor, d);
     }
@@ -3820,16 +4076,21 @@ static dea__idx dea__usable_keys(const dea__fast *f, int b, int h, int with_valu
     return n;
 }
 
-static dea__idx dea__panel_keys(const dea_attention *a) {
-    return a->causal || a->seq_k < DEA__PANEL_KEYS ? a->seq_k : DEA__PANEL_KEYS;
+/* Whether a pass streams over n keys, and how many keys a panel may have. */
+static int dea__streams(const dea_attention *a, int pass, dea__idx n) {
+    if (a->causal || pass == DEA__GATE) return 0;
+    return n > (pass == DEA__FORWARD ? DEA__PANEL_KEYS_FORWARD : DEA__PANEL_KEYS_BACKWARD);
+}
+static dea__idx dea__panel_keys(const dea_attention *a, int pass) {
+    if (!dea__streams(a, pass, a->seq_k)) return a->seq_k;
+    return pass == DEA__FORWARD ? DEA__PANEL_KEYS_FORWARD : DEA__PANEL_KEYS_BACKWARD;
 }
 
 /* Bytes of a worker's slice. */
 static size_t dea__slice(const dea_attention *a, int pass) {
     dea__buffers m;
-    const int streams = !a->causal && a->seq_k > DEA__PANEL_KEYS && pass != DEA__GATE;
-    const dea__idx keys = pass == DEA__GATE ? a->seq_k : dea__panel_keys(a);
-    const size_t panel = dea__layout(a, pass, 0, keys, NULL, &m);
+    const int streams = dea__streams(a, pass, a->seq_k);
+    const size_t panel = dea__layout(a, pass, 0, dea__panel_keys(a, pass), NULL, &m);
     const size_t stream = streams ? dea__layout(a, pass, 1, a->seq_k, NULL, &m) : 0;
     if (!panel || (streams && !stream)) return 0;
     return panel > stream ? panel : stream;
@@ -3843,6 +4104,26 @@ static dea__idx dea__parameter_count(const dea_attention *a) {
 
 static void dea__fill_row(dea_real *p, dea__idx d, dea_real value) {
     for (dea__idx c = 0; c < d; c++) p[c] = value;
+}
+
+/* q, k and v of the head and batch row that this worker takes after row b of `task`. */
+static void dea__look_ahead(const dea__fast *f, dea__idx task, int b, dea__ahead *ahead) {
+    const dea_attention *a = f->a;
+    const dea__idx tasks = (dea__idx)a->heads * f->groups * f->splits;
+    const int group = (int)(task / f->splits % f->groups);
+    memset(ahead, 0, sizeof *ahead);
+    if (++b == dea__part(a->batch, group + 1, f->groups)) {
+        task += f->workers;
+        if (task >= tasks) return;
+        b = dea__part(a->batch, (int)(task / f->splits % f->groups), f->groups);
+    }
+    const dea__idx h = task / f->splits / f->groups, n = a->key_lengths ? a->key_lengths[b] : a->seq_k;
+    dea__ahead_add(ahead, a->k + b * f->k.batch + h * f->k.head, n, f->k.token);
+    dea__ahead_add(ahead, a->q + b * f->q.batch + h * f->q.head, a->seq_q / f->splits, f->q.token);
+    dea__ahead_add(ahead, a->v + b * f->v.batch + h * f->v.head, n, f->v.token);
+    ahead->bytes = (dea__idx)a->head_dim * (dea__idx)sizeof(dea_real);
+    const dea__idx tiles = (a->seq_k + DEA__TILE - 1) / DEA__TILE, steps = tiles * a->seq_q / f->splits + 1;
+    ahead->pace = 1 + (a->seq_q / f->splits + 2 * n) / steps;
 }
 
 /* Rows that see no key (value 0) or one that is not finite (NaN): o and saved. */
@@ -3860,7 +4141,8 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
     const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
               h = (int)(task / f->splits / f->groups);
     dea__buffers m;
-    dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a), base, &m);
+    dea__ahead ahead;
+    dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a, DEA__FORWARD), base, &m);
     dea__pack_head(a, h, &m);
     for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
         const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
@@ -3868,13 +4150,15 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
             if (split == 0) dea__blank_rows(f, b, h, 0, m.queries < a->seq_q ? DEA__NAN : 0);
             continue;
         }
-        const int stream = !a->causal && n > DEA__PANEL_KEYS;
-        dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a), base, &m);
+        const int stream = dea__streams(a, DEA__FORWARD, n);
+        dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__FORWARD), base, &m);
         dea__list_blocks(a, b, &m);
-        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, &m);
+        dea__look_ahead(f, task, b, &ahead);
+        m.ahead = stream ? NULL : &ahead;
+        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, stream, &m);
         m.values = a->v + b * f->v.batch + h * f->v.head;
         m.values_row = f->v.token;
-        if (m.d != m.dp || n != np || f->v.token != m.d) {
+        if (m.d != m.dp || n != np || f->v.token != m.d) { /* rows far apart would miss in every cache */
             dea__pad_rows(n, np, m.d, m.dp, m.values, f->v.token, m.v);
             m.values = m.v;
             m.values_row = m.dp;
@@ -3892,7 +4176,7 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
     const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
               h = (int)(task / f->splits / f->groups);
     dea__buffers m;
-    dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a), base, &m);
+    dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a, DEA__BACKWARD), base, &m);
     dea__pack_head(a, h, &m);
     m.dt = 0;
     m.dw = f->partial_parameters + task * dea__parameter_count(a);
@@ -3904,12 +4188,16 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
         const int poisoned = m.queries < a->seq_q;
         m.last_bad = -1;
         if (n > 0) {
-            const int stream = !a->causal && n > DEA__PANEL_KEYS;
-            dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a), base, &m);
+            const int stream = dea__streams(a, DEA__BACKWARD, n);
+            dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__BACKWARD), base, &m);
             dea__list_blocks(a, b, &m);
-            dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, &m);
-            dea__pad_rows(n, np, m.d, m.dp, a->v + b * f->v.batch + h * f->v.head, f->v.token, m.dk);
-            dea__interleave(np, m.dp, m.dk, m.vt);
+            dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
+            const dea_real *values = a->v + b * f->v.batch + h * f->v.head;
+            if (m.d != m.dp || n != np) dea__pad_rows(n, np, m.d, m.dp, values, f->v.token, m.dk);
+            if (m.d != m.dp || n != np)
+                dea__interleave(np, m.dp, m.dk, m.dp, m.vt);
+            else
+                dea__interleave(np, m.dp, values, f->v.token, m.vt);
             memset(m.dk, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.dv, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.column, 0, sizeof(dea_real) * (size_t)np);
@@ -4243,7 +4531,7 @@ static void dea__gate_dense(const dea__cells *c, const dea_real *x_, const dea_r
         const dea__ints has = (dea__ints)(label == label);
         const dea__vec some = dea__pick(has, one, zero);
         dea__vec alpha;
-        dea__gate_steps(1, &x, &y, c->gk + j, w0, w1, gate, &alpha);
+        dea__gate_steps(1, 1, &x, &y, c->gk + j, &w0, &w1, &gate, &alpha);
         const dea__vec z = dea__load(c->gk + j) + gate + x * w0 + y * w1;                     /* -L z */
         alpha = dea__pick((dea__ints)(z < low), dea__splat(DEA__REAL(DEA_ALPHA_MAX)), alpha); /* to the last bit */
         const dea__vec error = dea__pick(has, alpha - label, zero);
@@ -4382,7 +4670,7 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
     dea__gate_row_sums row_sums[DEA__BLOCK];
     double best[DEA__BLOCK];
     dea__idx winner[DEA__BLOCK];
-    dea__load_block(f, b, h, list, 0, count, rows, m, m->qu);
+    dea__load_block(f, b, h, list, 0, count, rows, m, m->rows, m->qu + rows * dp);
     for (dea__idx r = 0; r < rows; r++) {
         const int used = r < count && !m->rows[r].bad;
         m->ones[r] = used ? 1 / (saved[queries + list[r]] + (dea_real)DEA_SIGMA_EPS) : 0;
@@ -4401,7 +4689,8 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
     for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
         const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
         const int partial = a->causal && m->sees[0] < j0 + keys;
-        dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, m->x + at, m->y + at, m->ones, NULL);
+        dea__energies(m, j0, keys, rows, partial ? m->reach : NULL, m->qu, dp, m->qu + rows * dp, m->x + at, m->y + at,
+                      m->ones, NULL);
     }
     for (dea__idx r = 0; a->causal && r < count; r++) {
         dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
@@ -4507,7 +4796,7 @@ static void dea__gate_task(const dea__fast *f, dea__idx task, char *base) {
                     sums->dense = (double)DEA__NAN; /* this row sees a key that is not finite */
             }
         if (!count) continue;
-        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, &m);
+        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
         memset(m.column_dense, 0, sizeof(dea_real) * (size_t)m.np);
         memset(m.column_photo, 0, sizeof(dea_real) * (size_t)m.np);
         for (dea__idx r = 0; r < count; r += m.block)
@@ -4596,20 +4885,22 @@ static dea__isa_table dea__select(dea_isa isa) {
 
 /* ---- one call: tasks, workspace, sums */
 
-/* How many parts the batch and the queries of a head are cut into: by the shape alone, so that sums come out the same for any
- * number of workers. Few heads: the queries are split, so that a single long head keeps several workers busy. */
-static void dea__cut(dea__fast *f, const dea_attention *a) {
+/* How many parts the batch and the queries of a head are cut into: by the shape alone where sums are kept apart, so that they
+ * come out the same for any number of workers. Few heads: the queries are split, so that a single long head keeps several workers busy. */
+static void dea__cut(dea__fast *f, const dea_attention *a, int pass) {
     f->groups = a->batch < 16 ? a->batch : 16;
     const int64_t heads = (int64_t)a->heads * f->groups;
-    f->splits = a->seq_q < 512 || heads >= 16 ? 1 : heads >= 4 ? 2 : 4;
+    f->splits = a->seq_q < 512 || heads >= 16 || (heads >= 8 && a->seq_q < 2048) ? 1 : heads >= 4 ? 2 : 4;
+    if (pass == DEA__FORWARD && heads >= 4 * (int64_t)a->threads.count) f->splits = 1; /* rows have no sum in common */
 }
 
 /* Deals out the workspace of a pass: partial sums, then a slice a worker. With base NULL it measures; 0 on overflow. */
 static size_t dea__fast_layout(dea__fast *f, const dea_attention *a, int pass, void *base, const dea__isa_table *isa) {
     dea__arena arena = {(char *)base, 0, 0};
-    dea__cut(f, a);
+    dea__cut(f, a, pass);
     const size_t tasks = (size_t)a->heads * (size_t)f->groups * (size_t)f->splits;
     const size_t workers = (size_t)a->threads.count < tasks ? (size_t)a->threads.count : tasks;
+    f->workers = (int)workers;
     f->slice_bytes = isa->slice(a, pass);
     if (!f->slice_bytes) return 0;
     if (pass == DEA__BACKWARD) {
@@ -4654,6 +4945,8 @@ static void dea__fast_begin(dea__fast *f, const dea_attention *a, int pass, void
     f->v = dea__v_view(a, NULL).strides;
     f->o = dea__o_view(a, NULL).strides;
     (void)dea__fast_layout(f, a, pass, workspace, &isa);
+    f->add_columns = isa.add_columns;
+    f->parameters = isa.parameter_count(a);
     f->task = pass == DEA__FORWARD ? isa.forward : pass == DEA__BACKWARD ? isa.backward : isa.gate;
 }
 
@@ -4683,8 +4976,22 @@ static void dea__fast_add_keys(void *context, int job, int worker) {
             dea_real *sum = dea__key_output(f, which, b, h, 0, &row);
             const dea_real *part = dea__key_output(f, which, b, h, split, &part_row);
             for (dea__idx j = 0; sum && j < keys; j++)
-                for (dea__idx c = 0; c < a->head_dim; c++) sum[j * row + c] += part[j * part_row + c];
+                f->add_columns(part + j * part_row, 1, a->head_dim, sum + j * row);
         }
+    (void)worker;
+}
+
+/* Adds the tasks' dw_rel of head h to the caller's, in order. */
+static void dea__fast_add_parameters(void *context, int h, int worker) {
+    const dea__fast *f = (const dea__fast *)context;
+    const dea__idx d = f->a->head_dim, per_head = (dea__idx)f->groups * f->splits, size = f->parameters;
+    dea_real *sum = f->gradients.dw_rel + h * d * d;
+    const dea_real *part = f->partial_parameters + h * per_head * size;
+    dea__idx width = d;
+    while (width * width < size) width++;
+    if (width == d) f->add_columns(part, per_head, size, sum);
+    for (dea__idx t = 0; width != d && t < per_head; t++)
+        for (dea__idx r = 0; r < d; r++) f->add_columns(part + t * size + r * width, 1, d, sum + r * d);
     (void)worker;
 }
 
@@ -4699,17 +5006,8 @@ static void dea__fast_backward(const dea_attention *a, const dea_real *o, const 
     f.gradients = *gradients;
     dea__for(&a->threads, dea__fast_tasks(&f), dea__fast_job, &f);
     if (f.splits > 1) dea__for(&a->threads, a->batch * a->heads, dea__fast_add_keys, &f);
-    const int tasks = dea__fast_tasks(&f), d = a->head_dim, per_head = f.groups * f.splits;
-    const dea__idx size = dea__select(a->isa).parameter_count(a);
-    dea__idx width = d;
-    while (width * width < size) width++;
-    for (int t = 0; t < tasks; t++) {
-        const int h = t / per_head;
-        if (gradients->dw_rel)
-            for (int r = 0; r < d; r++)
-                for (int c = 0; c < d; c++)
-                    gradients->dw_rel[((dea__idx)h * d + r) * d + c] += f.partial_parameters[t * size + r * width + c];
-    }
+    if (gradients->dw_rel) dea__for(&a->threads, a->heads, dea__fast_add_parameters, &f);
+    const int per_head = f.groups * f.splits;
     for (int h = 0; gradients->dtemperature && h < a->heads; h++) {
         double sum = 0;
         for (int t = h * per_head; t < (h + 1) * per_head; t++) sum += f.partial_temperature[t];

@@ -2,6 +2,8 @@
  * the result has matched the plain path. A pass is timed several times and the fastest counts: other programs on the machine
  * can only slow it down. See --help. */
 #define _POSIX_C_SOURCE 200809L
+static int products_only; /* skip what lies between the products */
+#define DEA__PRODUCTS_ONLY products_only
 #define DEA_STATIC
 #define DEA_IMPLEMENTATION
 #include "../dea.h"
@@ -10,10 +12,13 @@
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+
+char *openblas_get_corename(void);
 
 /* Wall time; or with one thread the time this thread had the processor, which other programs disturb less. */
 static int wall;
@@ -107,11 +112,12 @@ static dea_isa isa;
 static const char *isa_name;
 static cJSON *rows;
 
+/* formula: the bytes that README's formula gives without the tiles, 0 for none */
 static void report(const char *name, int threads, int seq, int head_dim, const char *pass, double seconds, double flop,
-                   double best_peak, size_t bytes) {
+                   double best_peak, size_t bytes, size_t formula) {
     const double gflops = flop / seconds / 1e9, fraction = gflops / best_peak / threads;
-    printf("%-22s %2d  %6d %4d  %-17s %11.1f %8.1f %6.1f%% %12zu\n", name, threads, seq, head_dim, pass, seconds * 1e6, gflops,
-           fraction * 100, bytes);
+    printf("%-22s %2d  %6d %4d  %-17s %11.1f %8.1f %6.1f%% %12zu %12zu\n", name, threads, seq, head_dim, pass, seconds * 1e6,
+           gflops, fraction * 100, bytes, formula);
     fflush(stdout);
     cJSON *row = cJSON_CreateObject();
     cJSON_AddStringToObject(row, "name", name);
@@ -127,21 +133,46 @@ static void report(const char *name, int threads, int seq, int head_dim, const c
     cJSON_AddItemToArray(rows, row);
 }
 
-static void *run_worker(void *argument) {
-    void **a = (void **)argument;
-    ((dea_task *)(uintptr_t)a[0])(a[1], (int)(intptr_t)a[2]);
-    return NULL;
-}
-static void run_threads(void *user, int count, dea_task *task, void *context) {
+/* ---- workers that wait awake, so that a pass of a millisecond is not measured together with the start of a thread */
+static struct {
     pthread_t threads[64];
-    void *arguments[64][3];
-    (void)user;
-    for (int i = 1; i < count; i++) {
-        arguments[i][0] = (void *)(uintptr_t)task, arguments[i][1] = context, arguments[i][2] = (void *)(intptr_t)i;
-        if (pthread_create(&threads[i], NULL, run_worker, arguments[i])) exit(1);
+    int count; /* with the caller */
+    atomic_int pass, left, over;
+    dea_task *task;
+    void *context;
+} crew;
+
+static void *crew_member(void *argument) {
+    const int id = (int)(intptr_t)argument;
+    for (int seen = 0;; seen++) {
+        while (atomic_load(&crew.pass) == seen) {}
+        if (atomic_load(&crew.over)) return NULL;
+        crew.task(crew.context, id);
+        atomic_fetch_sub(&crew.left, 1);
     }
+}
+static void crew_run(void *user, int count, dea_task *task, void *context) {
+    (void)user;
+    if (count < crew.count) { /* too few jobs for all: one after the other */
+        for (int i = 0; i < count; i++) task(context, i);
+        return;
+    }
+    crew.task = task, crew.context = context;
+    atomic_store(&crew.left, count - 1);
+    atomic_fetch_add(&crew.pass, 1);
     task(context, 0);
-    for (int i = 1; i < count; i++) pthread_join(threads[i], NULL);
+    while (atomic_load(&crew.left)) {}
+}
+static void crew_start(int count) {
+    crew.count = count;
+    atomic_store(&crew.pass, 0), atomic_store(&crew.over, 0);
+    for (int i = 1; i < count; i++)
+        if (pthread_create(&crew.threads[i], NULL, crew_member, (void *)(intptr_t)i)) fprintf(stderr, "bench: no thread\n"), exit(1);
+}
+static void crew_stop(void) {
+    atomic_store(&crew.over, 1);
+    atomic_fetch_add(&crew.pass, 1);
+    for (int i = 1; i < crew.count; i++) pthread_join(crew.threads[i], NULL);
 }
 
 typedef struct problem {
@@ -163,7 +194,7 @@ static problem draw(int heads, int seq, int d, int threads) {
     p.a.q = gauss(n, 1), p.a.k = gauss(n, 1), p.a.v = gauss(n, 1), p.a.w_rel = gauss(w, 1 / sqrt(d));
     p.a.w_gate = gauss((size_t)heads * (size_t)(2 * d + 2), sqrt(2.0 / (2 * d + 3))), p.a.c_gate = gauss((size_t)heads, 0.1);
     p.a.isa = isa;
-    p.a.threads.count = threads, p.a.threads.run = threads > 1 ? run_threads : NULL;
+    p.a.threads.count = threads, p.a.threads.run = threads > 1 ? crew_run : NULL;
     p.d_o = gauss(n, 1), p.o = reals(n), p.saved = reals(dea_saved_count(&p.a));
     p.g.dq = reals(n), p.g.dk = reals(n), p.g.dv = reals(n), p.g.dw_rel = reals(w);
     p.g.dw_gate = reals((size_t)heads * (size_t)(2 * d + 2)), p.g.dc_gate = reals((size_t)heads);
@@ -248,6 +279,7 @@ static void attention(const char *name, int heads, int seq, int d, int threads, 
     }
     p.a.causal = causal;
     size_workspace(&p);
+    if (threads > 1) crew_start(threads);
     forward(&p);
     backward(&p);
     if (!causal && !labelled) check(&p);
@@ -255,15 +287,27 @@ static void attention(const char *name, int heads, int seq, int d, int threads, 
     double pk = 0;
     wall = threads > 1;
     const double f = fastest(&p, forward, &pk), b = fastest(&p, backward, &pk);
+    dea__fast cut;
+    dea__cut(&cut, &p.a, DEA__BACKWARD);
+    const size_t panel = (size_t)seq * (size_t)d * sizeof(dea_real), workers = (size_t)threads;
+    const size_t formula_f = 3 * panel * workers, formula_b = (6 * workers + 2 * (size_t)heads * (size_t)(cut.splits - 1)) * panel;
     const double ff = 6 * cells * dd + 2 * t * dd * dd, fb = 16 * cells * dd + 6 * t * dd * dd;
-    report(name, threads, seq, d, "forward", f, ff, pk, p.forward_bytes);
-    report(name, threads, seq, d, "backward", b, fb, pk, p.backward_bytes);
+    report(name, threads, seq, d, "forward", f, ff, pk, p.forward_bytes, formula_f);
+    report(name, threads, seq, d, "backward", b, fb, pk, p.backward_bytes, formula_b);
     double g = 0;
     if (labelled) {
         g = fastest(&p, gate_loss, &pk);
-        report(name, threads, seq, d, "gate loss", g, 4 * cells * dd, pk, dea_gate_loss_workspace(&p.a, &p.gate));
+        report(name, threads, seq, d, "gate loss", g, 4 * cells * dd, pk, dea_gate_loss_workspace(&p.a, &p.gate), 0);
     }
-    report(name, threads, seq, d, labelled ? "training step" : "forward+backward", f + b + g, ff + fb, pk, p.bytes);
+    report(name, threads, seq, d, labelled ? "training step" : "forward+backward", f + b + g, ff + fb, pk, p.bytes, formula_b);
+    if (threads > 1) crew_stop();
+    if (threads == 1 && !causal && !labelled) {
+        products_only = 1;
+        const double pf = fastest(&p, forward, &pk), pb = fastest(&p, backward, &pk);
+        products_only = 0;
+        report("products only", 1, seq, d, "forward", pf, ff, pk, p.forward_bytes, formula_f);
+        report("products only", 1, seq, d, "forward+backward", pf + pb, ff + fb, pk, p.bytes, formula_b);
+    }
     free(targets);
     drop(&p);
     wall = 0;
@@ -275,8 +319,8 @@ static void plain(int heads, int seq, int d) {
     size_workspace(&p);
     double pk = 0;
     const double t = seq, dd = d, f = fastest(&p, forward, &pk), b = fastest(&p, backward, &pk);
-    report("plain path", 1, seq, d, "forward", f, 6 * t * t * dd + 2 * t * dd * dd, pk, p.forward_bytes);
-    report("plain path", 1, seq, d, "backward", b, 16 * t * t * dd + 6 * t * dd * dd, pk, p.backward_bytes);
+    report("plain path", 1, seq, d, "forward", f, 6 * t * t * dd + 2 * t * dd * dd, pk, p.forward_bytes, 0);
+    report("plain path", 1, seq, d, "backward", b, 16 * t * t * dd + 6 * t * dd * dd, pk, p.backward_bytes, 0);
     drop(&p);
 }
 
@@ -292,14 +336,40 @@ static void products(int n, int transpose_b) {
         double t = now();
         set.gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, c, n);
         ours = fmin(ours, now() - t), spent += now() - t, t = now();
-        dea__gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, e, n, NULL);
+        dea__blas_gemm(0, transpose_b, n, n, n, 1, a, n, b, n, 0, e, n, NULL);
         blas = fmin(blas, now() - t);
     }
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)c[i] - (double)e[i]) < 1e-3 * sqrt(n))) fprintf(stderr, "bench: wrong product\n"), exit(1);
-    report(name, 1, n, n, "packed", ours, 2.0 * n * n * n, pk, 0);
-    report(name, 1, n, n, "cblas", blas, 2.0 * n * n * n, pk, 0);
+    report(name, 1, n, n, "packed", ours, 2.0 * n * n * n, pk, 0, 0);
+    report(name, 1, n, n, "cblas", blas, 2.0 * n * n * n, pk, 0, 0);
     free(a), free(b), free(c), free(e);
+}
+
+/* The linear part of so many tokens, and what the BLAS takes for the product inside: y = x w^T + b; dx, dw, db. */
+static void linear(int tokens, int width) {
+    const size_t n = (size_t)tokens * (size_t)width, w2 = (size_t)width * (size_t)width;
+    float *x = gauss(n, 1), *w = gauss(w2, 1 / sqrt(width)), *bias = gauss((size_t)width, 1), *y = reals(n), *e = reals(n), *dx = reals(n),
+          *dw = reals(w2), *db = reals((size_t)width);
+    double f = 1e30, b = 1e30, blas = 1e30, pk = 0, spent = 0;
+    for (int i = 0; i < 3 || spent < budget; i++) {
+        pk = fmax(pk, peak(isa));
+        double t = now();
+        must(dea_linear_forward(x, w, bias, y, tokens, width, width, NULL));
+        f = fmin(f, now() - t), spent += now() - t, t = now();
+        must(dea_linear_backward(x, w, y, dx, dw, db, tokens, width, width, NULL));
+        b = fmin(b, now() - t), spent += now() - t, t = now();
+        dea__blas_gemm(0, 1, tokens, width, width, 1, x, width, w, width, 0, e, width, NULL);
+        blas = fmin(blas, now() - t);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)y[i] - (double)e[i] - (double)bias[i % (size_t)width]) < 1e-4 * sqrt(width)))
+            fprintf(stderr, "bench: wrong linear part\n"), exit(1);
+    const double flop = 2.0 * (double)n * width;
+    report("linear part", 1, tokens, width, "forward", f, flop, pk, 0, 0);
+    report("linear part", 1, tokens, width, "backward", b, 2 * flop, pk, 0, 0);
+    report("linear part", 1, tokens, width, "cblas", blas, flop, pk, 0, 0);
+    free(x), free(w), free(bias), free(y), free(e), free(dx), free(dw), free(db);
 }
 
 static int plot(const char *path) {
@@ -337,7 +407,8 @@ int main(int argc, char **argv) {
         if (c == 'h') {
             puts("usage: bench [--quick] [--isa baseline|avx2|avx512] [--seq T] [--head-dim D] [--json FILE] [--plot FILE.png]\n"
                  "Times dea.h's attention beside the peak of fused multiply-adds: microseconds a head (8 heads a pass, fewer\n"
-                 "when long), useful GFLOP/s, share of the peak, workspace. --quick takes under 20 seconds.\n"
+                 "when long), useful GFLOP/s, share of the peak, workspace and what README's formula gives for it (without the tiles).\n"
+                 "--quick takes under 20 seconds. Prints which kernel OpenBLAS runs: pin it with OPENBLAS_CORETYPE to compare.\n"
                  "The variable DEA_FORCE_ISA does what --isa does.");
             return 0;
         }
@@ -358,8 +429,9 @@ int main(int argc, char **argv) {
     }
     isa_name = isa == DEA_ISA_AVX512 ? "avx512" : isa == DEA_ISA_AVX2 ? "avx2" : "baseline";
     rows = cJSON_CreateArray();
-    printf("%s, peak of multiply-adds %.1f GFLOP/s\n", isa_name, peak(isa));
-    printf("%-22s %2s  %6s %4s  %-17s %11s %8s %7s %12s\n", "", "th", "T", "d", "pass", "us/head", "GFLOP/s", "of peak", "workspace");
+    printf("%s, peak of multiply-adds %.1f GFLOP/s, OpenBLAS kernel %s\n", isa_name, peak(isa), openblas_get_corename());
+    printf("%-22s %2s  %6s %4s  %-17s %11s %8s %7s %12s %12s\n", "", "th", "T", "d", "pass", "us/head", "GFLOP/s", "of peak",
+           "workspace", "by formula");
     const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     static const int seqs[] = {16, 64, 256, 1024, 2048, 4096, 8192, 16384}, dims[] = {64, 32, 80, 128};
     for (int e = 0; e < 4; e++)
@@ -373,9 +445,9 @@ int main(int argc, char **argv) {
             attention("labelled", heads, seq, d, 1, 0, 1);
             if (cores > 1) attention("attention", heads, seq, d, cores < 64 ? cores : 64, 0, 0);
             if (cores > 1 && seq >= 1024) attention("one head", 1, seq, d, cores < 64 ? cores : 64, 0, 0);
-            if (seq <= 1024) plain(heads, seq, d);
+            if (seq <= (quick ? 256 : 1024)) plain(heads, seq, d);
         }
-    if (!only_seq && !only_head_dim) products(512, 0), products(512, 1);
+    if (!only_seq && !only_head_dim) products(512, 0), products(512, 1), linear(1024, 256);
     int failed = 0;
     if (json) {
         char *text = cJSON_Print(rows);

@@ -255,6 +255,17 @@ static void test_large_temperature(void **state) {
         check_attention(&p, set_of(i), 20 * limit);
         release(state);
     }
+    /* A few tiles with scores far beyond exp, the others mild. */
+    for (int i = 0; i < 4; ++i) {
+        seed_numbers((uint64_t)i);
+        problem p = tell(TEMPERATURE | (i % 2 ? BLOCKS : 0), 1, 2, 300, 16);
+        p.temperature[0] = 40, p.temperature[1] = 12;
+        const size_t far = i < 2 ? 3 : 170, row = (size_t)p.a.head_dim;
+        for (size_t h = 0; h < 2; ++h)
+            for (size_t c = 0; c < row; ++c) p.k[(h * 300 + far) * row + c] *= 4;
+        check_attention(&p, set_of(i), 40 * limit);
+        release(state);
+    }
 }
 
 /* Keys all equal (sigma 0, uniform weights), one far key (z-scores near sqrt n), a gate far beyond its clips. */
