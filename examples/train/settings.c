@@ -264,20 +264,17 @@ static trainer_config small(void) {
     c.model.use_temperature = 1;
     c.model.tie_k_to_q = 1;
     c.model.w_rel_identity = 1; /* with W_k = W_q: equal words match by either expert from the first step */
-    c.model.split_heads = 1;
-    c.steps = 5600;
+    c.steps = 6800;
     c.batch_rows = 64;
     c.story_pairs = 1;
     c.lr = 2e-3;
     c.lr_gate = 5e-3;
     c.embedding_rate = 3;
     c.beta2 = 0.98;
-    c.warmup = 100;
+    c.warmup = 200;
     c.gamma_steps = 0;
     c.patience = 0;
     c.rest = 0.2;
-    c.earlier = 0.08;
-    c.ahead = 0.2;
     c.hidden = 0.3;
     c.vocab_min_count = 6;
     c.vocab_pieces = 1500;
@@ -305,7 +302,7 @@ static trainer_config quick(void) {
 
 int settings_preset(const char *name, trainer_config *config) {
     static const char everything[] =
-        "babi18:1.2:0.88/0.88/0.88/0.66/0.9,babi17:1:0.84,babi16:0.15:0.88,kinship@2:1:0.84,isa:0.5,partof:0.22,"
+        "babi18:1.4:0.86/0.86/0.86/0.66/0.9,babi17:1.2:0.84,babi16:0.9:0.86,kinship@2:1:0.84,isa:0.9,partof:0.4,"
         "capital:0.03";
     if (!strcmp(name, "paper"))
         *config = paper();
