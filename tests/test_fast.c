@@ -245,6 +245,21 @@ static void test_long(void **state) {
     release(state);
 }
 
+/* Keys in pairs of equals: the first of equal winners counts, and of equal distractors as many as there is room for. */
+static void test_gate_ties(void **state) {
+    for (int i = 0; i < 4; ++i) {
+        seed_numbers((uint64_t)i);
+        problem p = tell(i % 2 ? BLOCKS | CAUSAL : BLOCKS, 1, 2, 90, 8);
+        for (size_t h = 0; h < 2; ++h)
+            for (size_t j = 0; j + 1 < 90; j += 2)
+                memcpy(p.k + (h * 90 + j + 1) * 8, p.k + (h * 90 + j) * 8, 8 * sizeof *p.k);
+        dea_gate gate = dea_gate_init();
+        gate.hard_negatives = 1 + 2 * i;
+        check_gate(&p, set_of(i), gate);
+        release(state);
+    }
+}
+
 static void test_large_temperature(void **state) {
     static const int seqs[] = {50, 300, 1100};
     for (int i = 0; i < (QUICK ? 6 : 9); ++i) {
@@ -470,6 +485,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_random_shapes, release),
         cmocka_unit_test_teardown(test_option_pairs, release),
         cmocka_unit_test_teardown(test_long, release),
+        cmocka_unit_test_teardown(test_gate_ties, release),
         cmocka_unit_test_teardown(test_large_temperature, release),
         cmocka_unit_test_teardown(test_extremes, release),
         cmocka_unit_test_teardown(test_causal_flat_beginning, release),
