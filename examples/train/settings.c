@@ -273,6 +273,7 @@ static trainer_config small(void) {
     c.beta2 = 0.98;
     c.warmup = 200;
     c.gamma_steps = 0;
+    c.eval_every = 400;
     c.patience = 0;
     c.rest = 0.2;
     c.hidden = 0.3;
