@@ -30,9 +30,9 @@ static const char help[] =
     "  what to train on (without any: fresh stories of the preset's sources)\n"
     "    -d, --data FILE        rows: TSV from build/data, bAbI, CLUTRR CSV, or label<tab>premise<tab>hypothesis\n"
     "        --sources LIST     name[@stage][:weight[:mark[:after]]],...  babi16, babi17, babi18, kinship are drawn\n"
-    "                           fresh, in stages. stage: the first; mark: the train accuracy that ends a stage; "
-    "after:\n"
-    "                           the source that must be done before this one takes part\n"
+    "                           fresh, in stages. stage: the first; mark: the train accuracy that ends a stage,\n"
+    "                           0.9/0.8: of each, the last one also for those that follow; after: the source that\n"
+    "                           must be done before this one takes part\n"
     "        --stored           take every source from --data as stored, no fresh stories\n"
     "        --mlm FILE         masked language model on a text file, a paragraph a line, or on the glosses of\n"
     "                           WordNet's data.noun; alone: nothing else is trained\n"
@@ -277,7 +277,9 @@ static int add_plan(trainer_config *c, const char *name, feed_kind kind, double 
         return text_fail(error, "the data has more than %d sources; choose some by --sources", FEED_SOURCES);
     if (strlen(name) >= FEED_NAME) return text_fail(error, "the name of source '%.40s...' is too long", name);
     feed_plan *plan = &c->plan[c->plans++];
-    *plan = (feed_plan){.kind = kind, .weight = weight, .mark = 0.9};
+    *plan = settings_plan();
+    plan->kind = kind;
+    plan->weight = weight;
     memcpy(plan->name, name, strlen(name) + 1);
     return 0;
 }
