@@ -304,7 +304,9 @@ static void test_missing_and_foreign(void **state) {
     write_file("", 0);
     assert_refused("0 bytes are too few");
     write_file("\x89PNG\r\n\x1a\n and so on, a picture", 29);
-    assert_refused("is no checkpoint: it claims a header of");
+    assert_refused("is no checkpoint: it is another kind of file; give a .safetensors file of build/train");
+    write_file("\x0b\0\0\0\0\0\0\0not JSON..", 18);
+    assert_refused("or was cut off: it claims a header of 11 bytes, the file has 18");
     write_file("\x0a\0\0\0\0\0\0\0not JSON..", 18);
     assert_refused("not a JSON object");
     write_header("[1, 2]", 0);
