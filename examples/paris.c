@@ -264,6 +264,9 @@ int main(int argc, char **argv) {
     }
     const int known = !strcmp(argv[1], "--help") || !strcmp(argv[1], "--version");
     const char *wrong = argv[known ? 2 : 1];
-    fprintf(stderr, "paris: %s %s; see paris --help\n", *wrong == '-' ? "unknown option" : "unexpected argument", wrong);
+    fprintf(stderr,
+            *wrong == '-' ? "paris: unknown option %s; see paris --help\n"
+                          : "paris: unexpected argument \"%s\"; see paris --help\n",
+            wrong);
     return 2;
 }

@@ -695,11 +695,16 @@ static void test_program(void **state) {
     const struct {
         char *arguments[6];
         int code;
-    } runs[] = {{{"visualize", "--help", NULL}, 0},          {{"visualize", "--version", NULL}, 0},
-                {{"visualize", "--nonsense", NULL}, 2},      {{"visualize", "--layer", "-1", NULL}, 2},
-                {{"visualize", "--alpha", "0.99", NULL}, 2}, {{"visualize", "--premise", "a.", NULL}, 2},
-                {{"visualize", "--ckpt", NULL}, 2},          {{"visualize", "more", NULL}, 2},
-                {{"visualize", "--map", "E2", NULL}, 2},     {{"visualize", "--out", "", NULL}, 2},
+    } runs[] = {{{"visualize", "--help", NULL}, 0},
+                {{"visualize", "--version", NULL}, 0},
+                {{"visualize", "--nonsense", NULL}, 2},
+                {{"visualize", "--layer", "-1", NULL}, 2},
+                {{"visualize", "--alpha", "0.99", NULL}, 2},
+                {{"visualize", "--premise", "a.", NULL}, 2},
+                {{"visualize", "--ckpt", NULL}, 2},
+                {{"visualize", "more", NULL}, 2},
+                {{"visualize", "--map", "E2", NULL}, 2},
+                {{"visualize", "--out", "", NULL}, 2},
                 {{"visualize", "--premise", "", "--hypothesis", "", NULL}, 2},
                 {{"visualize", "--ckpt", missing, "--out", missing, NULL}, 1}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {

@@ -67,7 +67,9 @@ static char *read_header(checkpoint *c, size_t *length, text_error *error) {
         return NULL;
     }
     if (claimed > (uint64_t)size - 8) {
-        text_fail(error, "%s: is no checkpoint, or was cut off: it claims a header of %llu bytes, the file has %lld; " GIVE_CHECKPOINT,
+        text_fail(error,
+                  "%s: is no checkpoint, or was cut off: it claims a header of %llu bytes, the file has "
+                  "%lld; " GIVE_CHECKPOINT,
                   c->path, (unsigned long long)claimed, (long long)size);
         return NULL;
     }
@@ -201,9 +203,8 @@ static int parse_header(checkpoint *c, const char *text, size_t length, text_err
     c->header = cJSON_ParseWithLengthOpts(text, length, &end, 0);
     while (c->header && end < text + length && *end == ' ') end++;
     if (!cJSON_IsObject(c->header) || end != text + length)
-        return text_fail(error,
-                         "%s: is no checkpoint, or is damaged: its header is not a JSON object; " GIVE_CHECKPOINT,
-                         c->path);
+        return text_fail(
+            error, "%s: is no checkpoint, or is damaged: its header is not a JSON object; " GIVE_CHECKPOINT, c->path);
     if (parse_entries(c, error) != 0 || check_places(c, error) != 0) return -1;
     const char *format = checkpoint_get(c, "format");
     if (!format || strcmp(format, CHECKPOINT_FORMAT) != 0)

@@ -435,6 +435,7 @@ int main(int argc, char **argv) {
     options o = {.build = build_defaults()};
     struct sigaction on = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &on, NULL);
+    sigaction(SIGTERM, &on, NULL);
     if (argc < 2) return usage("%s", "no command given");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1, &o);

@@ -25,7 +25,8 @@ static char *follow_links(const char *path) {
             errno = links == LINKS ? ELOOP : ENAMETOOLONG;
             return NULL;
         }
-        const char *slash = *target == '/' ? NULL : strrchr(at, '/'); /* a relative target starts at the link's folder */
+        const char *slash =
+            *target == '/' ? NULL : strrchr(at, '/'); /* a relative target starts at the link's folder */
         const size_t folder = slash ? (size_t)(slash - at) + 1 : 0;
         char *next = malloc(folder + (size_t)length + 1);
         if (next) {

@@ -92,8 +92,8 @@ int gallery_make(const view *v, const char *folder, const gallery_options *optio
                  text_error *error) {
     *report = (gallery_report){0};
     if (view_check(v, error) || check_choice("layer", options->layer, v->layers, error) ||
-        check_choice("head", options->head, v->heads, error) || check_choice("query", options->query, v->tokens, error) ||
-        gallery_check_folder(folder, error))
+        check_choice("head", options->head, v->heads, error) ||
+        check_choice("query", options->query, v->tokens, error) || gallery_check_folder(folder, error))
         return -1;
     album *a = album_open(folder, &options->album, error);
     if (!a) return -1;
