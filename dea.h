@@ -10,7 +10,12 @@
  *     dea_status st = dea_forward(&a, out, saved, workspace, bytes);            // saved: for backward; NULL = inference
  *     if (st != DEA_OK) fprintf(stderr, "%s\n", dea_status_string(st));
  *     bytes = dea_backward_workspace(&a);               // more than forward needs: take the larger for both
- *     st = dea_backward(&a, out, saved, d_out, &gradients, workspace, bytes);   // see dea_gradients, dea_gate_loss
+ *     dea_gradients gradients = {0};                    // NULL: not wanted; then gradients.dq = dq; ...
+ *     st = dea_backward(&a, out, saved, d_out, &gradients, workspace, bytes);   // and dea_gate_loss teaches the gate
+ *
+ * Build with `cc -O2 ... -lopenblas -lm` (cblas.h, Debian's libopenblas-dev), or with -DDEA_NO_BLAS and -lm alone; -fopenmp for
+ * threads. The kernels are compiled once for each instruction set, ten to twenty seconds at -O2: keep the implementation in
+ * a file of its own. Without optimisation it is several times slower.
  *
  * Each head scores a key twice: "looks like", E0 = q.k/sqrt(d), and "works like", E1 = -||W_rel q - k||^2/d (does the
  * head's relation turn q into k?). Both are z-scored over the keys a query sees, a gate alpha-hat mixes them, softmax and
@@ -75,7 +80,7 @@ typedef DEA_REAL dea_real;
 typedef enum dea_status {
     DEA_OK = 0,
     DEA_ERR_NULL = -1,            /* a pointer that must be given is NULL */
-    DEA_ERR_SHAPE = -2,           /* a size is zero or negative, or sizes do not fit each other */
+    DEA_ERR_SHAPE = -2,           /* a size or threads.count is below 1, or sizes do not fit each other */
     DEA_ERR_OVERFLOW = -3,        /* a product of sizes does not fit in memory's address range */
     DEA_ERR_WORKSPACE = -4,       /* workspace smaller than the ..._workspace() function says */
     DEA_ERR_ALIGNMENT = -5,       /* workspace not aligned to DEA_ALIGNMENT bytes */
@@ -119,7 +124,8 @@ DEA_API dea_threads dea_threads_default(void);
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 /* Distances in elements between neighbours along an axis; head_dim itself is contiguous. All zero: contiguous [B,H,T,d].
- * Axes must nest: sorted by stride, each stride must be at least the span of everything inside it. */
+ * Axes must nest: sorted by stride, each stride must be at least the span of everything inside it. A fused x [B,T,3,H,d]:
+ * q = x, k = x + H*d, v = x + 2*H*d, each with strides {T*3*H*d, d, 3*H*d}. */
 typedef struct dea_strides {
     ptrdiff_t batch, head, token;
 } dea_strides;
@@ -156,7 +162,7 @@ typedef struct dea_attention {
     const dea_real *temperature;                            /* [H], > 0; NULL: 1, the paper's form (14') */
     /* Which keys a query sees. */
     const int *key_lengths; /* [B], 0..Tk: keys from this one on are padding; NULL: all Tk */
-    int causal;             /* nonzero: query i sees keys j <= i only */
+    int causal;             /* nonzero: query i sees keys j <= i only, also where Tq and Tk differ */
     /* Labels: at most one of the two forms. */
     const dea_real *labels; /* [B,Tq,Tk] alpha in [0, 0.95], NaN where a cell has none; the same for every head */
     const dea_label_block *label_blocks;
@@ -189,7 +195,10 @@ DEA_API size_t dea_forward_workspace(const dea_attention *a);
 DEA_API size_t dea_backward_workspace(const dea_attention *a);
 
 /* (1)-(6), (14), (14'): o [B,H,Tq,d] = softmax(S_mix) v, in o_strides. saved: dea_saved_count(a) numbers for dea_backward
- * and dea_gate_loss, or NULL. A query that sees no key gives a row of zeros. */
+ * and dea_gate_loss, or NULL. A query that sees no key gives a row of zeros.
+ * Errors of every call that takes a dea_attention: NULL (q, k, v, w_rel, w_gate, c_gate, o, the workspace), SHAPE (also
+ * threads.count < 1), OVERFLOW, STRIDE, ALIAS, KEY_LENGTH, LABEL, BLOCK, BLOCK_OVERLAP, GAMMA, DROPOUT, TEMPERATURE, OPTION
+ * (labels in both forms, maps with the fast path, an unknown path), ISA, ALIGNMENT, WORKSPACE. */
 DEA_API dea_status dea_forward(const dea_attention *a, dea_real *o, dea_real *saved, void *workspace,
                                size_t workspace_bytes);
 
@@ -197,13 +206,13 @@ DEA_API dea_status dea_forward(const dea_attention *a, dea_real *o, dea_real *sa
 typedef struct dea_gradients {
     dea_real *dq, *dk, *dv; /* written; strides of q, k, v. Keys nobody sees get zeros. */
     dea_real *dw_rel;       /* [H,d,d], added to */
-    dea_real *dtemperature; /* [H], added to; needs a temperature */
+    dea_real *dtemperature; /* [H], added to; needs a->temperature (else DEA_ERR_NULL) */
     dea_real *dw_gate;      /* [H,2d+2], added to, by dea_gate_loss alone */
     dea_real *dc_gate;      /* [H], added to, by dea_gate_loss alone */
 } dea_gradients;
 
 /* Differentiates o = dea_forward(a): given o and saved as it left them and d_o, the loss's gradient by o, both in
- * o_strides, fills dq, dk, dv and adds to dw_rel, dtemperature. SPEC 1.11: dA = dO V^T, dS = A o (dA - rowsum(A o dA)),
+ * o_strides, fills dq, dk, dv and adds to dw_rel, dtemperature: dA = dO V^T, dS = A o (dA - rowsum(A o dA)),
  * dM = t dS, dEt0 = (1 - a_mix) dM, dEt1 = a_mix dM, then through (3), (2), (1). Labels, gamma, dropout, seed and step must
  * be those of the forward. Does not touch dw_gate and dc_gate: the task loss never reaches the gate. */
 DEA_API dea_status dea_backward(const dea_attention *a, const dea_real *o, const dea_real *saved, const dea_real *d_o,
@@ -228,13 +237,15 @@ typedef struct dea_gate_result {
     int64_t valid;    /* valid pairs, over batch and heads; those used, with hard negatives */
 } dea_gate_result;
 
+/* The oracle's winner as target, every distractor, plain gradient, scale 1, no optional output. */
 DEA_API dea_gate dea_gate_init(void);
 
 DEA_API size_t dea_gate_loss_workspace(const dea_attention *a, const dea_gate *gate);
 
 /* (7)-(13): the gate loss of one layer and, where dw_gate or dc_gate are given, its gradients. Needs q, k, w_rel, w_gate,
  * c_gate and labels of `a` (v and gamma are not used), and `saved` as dea_forward left it. Touches nothing else in
- * `gradients`: the gate loss never reaches q, k or W_rel. gradients may be NULL, result may not. */
+ * `gradients`: the gate loss never reaches q, k or W_rel. gradients may be NULL, result may not. Errors as dea_forward, and
+ * LABELS_MISSING, TARGET. */
 DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, const dea_real *saved,
                                  const dea_gradients *gradients, dea_gate_result *result, void *workspace,
                                  size_t workspace_bytes);
@@ -322,7 +333,8 @@ typedef struct dea_table {
 DEA_API dea_table dea_table_init(dea_tensor *tensors, int capacity);
 
 /* Appends a tensor named `prefix` followed by `name` and returns its place in the arena in *offset (may be NULL). shape has
- * `rank` entries, 1..4. Tensors start at multiples of 64 bytes. */
+ * `rank` entries, 1..4. Tensors start at multiples of 64 bytes. DEA_ERR_OPTION if the name is there already, DEA_ERR_CAPACITY if
+ * the table is full or the name too long. */
 DEA_API dea_status dea_table_add(dea_table *table, const char *prefix, const char *name, int rank, const int *shape,
                                  dea_group group, int decay, size_t *offset);
 
@@ -338,10 +350,10 @@ DEA_API void dea_fill_orthogonal(dea_real *w, int n, uint64_t seed);
 /* ---- layer: projections around the attention --------------------------------------------------------------------- */
 typedef struct dea_layer {
     int d_model, heads;
-    int use_temperature; /* 0: the paper's form. 1: one learnt temperature a head (14') */
-    double temperature;  /* its initial value, 2 by default */
-    int w_rel_identity;  /* 0: W_rel orthogonal a head. 1: identity, for weights trained elsewhere */
-    int tie_k_to_q;      /* 1: W_k starts as a copy of W_q (and is free to part) */
+    int use_temperature; /* 0 (default): the paper's form. 1: one learnt temperature a head (14') */
+    double temperature;  /* its initial value, 2 by default; not read where use_temperature is 0 */
+    int w_rel_identity;  /* 0 (default): W_rel orthogonal a head. 1: identity, for weights trained elsewhere */
+    int tie_k_to_q;      /* 1: W_k starts as a copy of W_q (and is free to part); 0 by default */
     /* Places in the arena, set by dea_layer_register. */
     size_t w_qkv, b_qkv;   /* [3 d_model, d_model] (rows q, k, v), [3 d_model] */
     size_t w_rel;          /* [H,d,d] */
@@ -352,8 +364,10 @@ typedef struct dea_layer {
 
 /* d_model must be a multiple of heads. */
 DEA_API dea_layer dea_layer_init(int d_model, int heads);
+/* Adds the layer's tensors to the table, named `prefix` + w_qkv, b_qkv, w_rel, w_gate, c_gate, w_o, b_o, temperature (only with
+ * use_temperature), and notes their places. Group gate: w_gate, c_gate. Weight decay on w_qkv, w_rel, w_gate and w_o. */
 DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const char *prefix);
-/* Initial values (SPEC 1.5, 1.10, 1.13) into the arena: linear maps Xavier uniform, biases 0, c = -0.5. */
+/* Initial values into the arena: linear maps Xavier uniform, biases 0, c = -0.5. */
 DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uint64_t seed);
 
 /* The attention of this layer for x [batch,seq,d_model]: shapes, strides and parameters set, options off. Set the options
@@ -383,7 +397,7 @@ DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attenti
  * token of each read layer, an encoder turns the copies into cognitive tokens, one a layer. Pass 2, blocks on: after each
  * write layer a gated cross-attention block looks at them. Only encoder and blocks learn. Symbols: B sequences padded on
  * the right to T, D wide; C read layers and cognitive tokens; L_w blocks; bottleneck r; h heads, dh = r/h. Numbers (16) to
- * (30) are the equations of SPEC-META. The life of a training batch:
+ * (30), names and shapes of the tensors are listed in README.md. The life of a training batch:
  *
  *     dea_meta_hooks_open(&hooks);                          // pass 1; dea_meta_hooks_record after each layer of the base
  *     dea_meta_hooks_freeze(&hooks), dea_meta_hooks_read(&hooks, &act);
@@ -426,9 +440,9 @@ typedef struct dea_meta_encoder {
     int layers;     /* C */
     int width;      /* D */
     int bottleneck; /* r, 256 by default */
-    int blocks;     /* 0: architecture 1, linear (2.3). n > 0: architecture 2 with n transformer blocks (2.4) */
+    int blocks;     /* 0: architecture 1, linear. n > 0: architecture 2 with n transformer blocks (22) */
     int heads;      /* of those blocks, 4 by default; must divide r */
-    /* Places in the arena, set by dea_meta_encoder_register: names and shapes of 2.9. */
+    /* Places in the arena, set by dea_meta_encoder_register. */
     size_t ln_w, ln_b, fc_w, fc_b, gate;
     size_t emb, t_ln1_w, t_ln1_b, t_qkv_w, t_qkv_b, t_o_w, t_o_b, t_ln2_w, t_ln2_b, t_fc1_w, t_fc1_b, t_fc2_w, t_fc2_b;
     size_t out_ln_w, out_ln_b, out_fc1_w, out_fc1_b, out_fc2_w, out_fc2_b, out_norm_w, out_norm_b;
@@ -437,7 +451,7 @@ typedef struct dea_meta_encoder {
 DEA_API dea_meta_encoder dea_meta_encoder_init(int layers, int width);
 /* Group main; gates learn at 5 times its rate; weight decay on matrices. Use the prefix "enc_" in files. */
 DEA_API dea_status dea_meta_encoder_register(dea_meta_encoder *encoder, dea_table *table, const char *prefix);
-/* 2.9: linear maps and their biases uniform in +-1/sqrt(fan_in), norms 1 and 0, gates 0.3, emb normal with std 0.02. */
+/* Initial values: linear maps and their biases uniform in +-1/sqrt(fan_in), norms 1 and 0, gates 0.3, emb normal with std 0.02. */
 DEA_API dea_status dea_meta_encoder_reset(const dea_meta_encoder *encoder, dea_real *params, uint64_t seed);
 /* Number of dea_real that forward keeps for backward. */
 DEA_API size_t dea_meta_encoder_cache_count(const dea_meta_encoder *encoder, int batch);
@@ -446,7 +460,7 @@ DEA_API size_t dea_meta_encoder_workspace(const dea_meta_encoder *encoder, int b
 DEA_API dea_status dea_meta_encoder_forward(const dea_meta_encoder *encoder, const dea_real *params,
                                             const dea_real *act, int batch, dea_real *cog, dea_real *cache,
                                             void *workspace, size_t workspace_bytes, const dea_threads *threads);
-/* Adds to the encoder's part of `grads`; act takes no gradient. The gate's is formed as 2.11 says: in architecture 1 from
+/* Adds to the encoder's part of `grads`; act takes no gradient. The gate's is formed, in architecture 1, from
  * the backward of LN_out, (1 - tau^2)/tau sum_b (sum_j g xh) 1e-5/s^2, since the plain sum cancels to nearly nothing. */
 DEA_API dea_status dea_meta_encoder_backward(const dea_meta_encoder *encoder, const dea_real *params,
                                              const dea_real *act, int batch, const dea_real *cache,
@@ -461,8 +475,8 @@ typedef struct dea_meta_blocks {
     int bottleneck;  /* r, 256 by default */
     int heads;       /* h, 4 by default; must divide r */
     int up_zero;     /* 1: up_w starts at 0, so that a fresh system equals the base. 0 by default */
-    int dual_expert; /* 1: dual-expert scores of 2.14 (1): (1)-(3) over the C tokens, mixed by one learnt c a head */
-    /* Places in the arena, set by dea_meta_blocks_register: names and shapes of 2.9, [L_w, ...]. */
+    int dual_expert; /* 1: dual-expert scores, (1)-(3) over the C tokens, mixed by one learnt c a head */
+    /* Places in the arena, set by dea_meta_blocks_register: [L_w, ...]. */
     size_t norm_w, norm_b, down_w, q_w, k_w, v_w, up_w, pref, gate;
     size_t w_rel, c_mix; /* [L_w,h,dh,dh], [L_w,h]; only with dual_expert */
 } dea_meta_blocks;
@@ -480,7 +494,7 @@ typedef struct dea_meta_sequences {
 DEA_API dea_meta_blocks dea_meta_blocks_init(int count, int tokens, int width);
 /* Group main; gate and pref learn at 5 times its rate; weight decay on matrices. Use the prefix "blk_" in files. */
 DEA_API dea_status dea_meta_blocks_register(dea_meta_blocks *blocks, dea_table *table, const char *prefix);
-/* 2.9: linear maps uniform in +-1/sqrt(fan_in), norms 1 and 0, gates 0.3, pref 0; w_rel orthogonal, c_mix -0.5. */
+/* Initial values: linear maps uniform in +-1/sqrt(fan_in), norms 1 and 0, gates 0.3, pref 0; w_rel orthogonal, c_mix -0.5. */
 DEA_API dea_status dea_meta_blocks_reset(const dea_meta_blocks *blocks, dea_real *params, uint64_t seed);
 
 DEA_API dea_meta_sequences dea_meta_sequences_init(int batch, int seq, const int *lengths, const dea_real *kv);
@@ -515,7 +529,7 @@ DEA_API dea_status dea_meta_block_backward(const dea_meta_blocks *blocks, const 
 DEA_API const dea_real *dea_meta_block_weights(const dea_meta_blocks *blocks, const dea_meta_sequences *s,
                                                const dea_real *cache);
 
-/* Decoding with cognitive tokens that stay (2.12): block `index` for sequence `b` of kv as two matrices, norm, gate and
+/* Decoding with cognitive tokens that stay: block `index` for sequence `b` of kv as two matrices, norm, gate and
  * scale included. fold: dea_meta_fold_count() = 2hCD + hC + 1 numbers; it repays itself after some 150 tokens.
  * DEA_ERR_OPTION with dual_expert, whose scores are not linear in x. */
 DEA_API size_t dea_meta_fold_count(const dea_meta_blocks *blocks);
@@ -552,14 +566,14 @@ DEA_API dea_status dea_meta_confidence_loss(const dea_real *u, const int *right,
 /* Copies the tensors of one read layer from arena `from` to arena `to`: a layer's best epoch. */
 DEA_API dea_status dea_meta_confidence_keep(const dea_meta_confidence *confidence, const dea_real *from, dea_real *to,
                                             int layer);
-/* Warm start of 2.7: the four projector tensors of phase 1 into the encoder, bit for bit. DEA_ERR_SHAPE if they differ. */
+/* Warm start: the four projector tensors of phase 1 into the encoder, bit for bit. DEA_ERR_SHAPE if they differ. */
 DEA_API dea_status dea_meta_warm_start(const dea_meta_confidence *confidence, const dea_real *confidence_params,
                                        const dea_meta_encoder *encoder, dea_real *params);
 
 /* ---- training ------------------------------------------------------------------------------------------------------- */
 typedef enum dea_meta_action { DEA_META_CONFIRM, DEA_META_CORRECT, DEA_META_REFUSE, DEA_META_OTHER } dea_meta_action;
 
-/* The pinned generator M of 2.7. */
+/* The pinned generator M of the training draws: splitmix64 of s. */
 DEA_API uint64_t dea_meta_random(uint64_t s);
 /* Target of an item in an epoch: confirm if the base was right; else correct if (M(seed + epoch 2^32 + item) >> 11) 2^-53 <
  * ratio (0.5 in the paper), else refuse. Validation uses epoch 0 always. */
@@ -569,7 +583,7 @@ DEA_API dea_meta_action dea_meta_draw(int base_right, double ratio, uint64_t see
  * max_seq < 66 or count < 1. */
 DEA_API int dea_meta_cut_prompt(int *ids, int count, int max_seq);
 /* Joins right-padded prompts [B,Tp] and targets [B,Tt], each target cut to 64 tokens: full [B,T] padded with `pad`,
- * n_full [B], and targets [B,T] for dea_cross_entropy: the token that follows where it belongs to the target, else -1.
+ * n_full [B], and targets [B,T] for dea_cross_entropy_forward: the token that follows where it belongs to the target, else -1.
  * DEA_ERR_CAPACITY if a row is longer than T. */
 DEA_API dea_status dea_meta_join(const int *prompt, const int *n_prompt, int prompt_seq, const int *target,
                                  const int *n_target, int target_seq, int batch, int pad, int seq, int *full,
@@ -595,7 +609,7 @@ DEA_API int dea_early_stop_enter(dea_early_stop *stop, double loss);
 /* 1 if `patience` epochs have brought no new best. */
 DEA_API int dea_early_stop_done(const dea_early_stop *stop);
 
-/* ---- checks of 2.8 -------------------------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------------------------------- */
 /* A piece of memory that must stay as it is, for instance one tensor of the base. */
 typedef struct dea_meta_bytes {
     const void *data;
@@ -604,14 +618,14 @@ typedef struct dea_meta_bytes {
 
 /* A 64-bit hash of the pieces in order. A change inside one 8-byte word always shows, any other all but surely. */
 DEA_API uint64_t dea_meta_hash(const dea_meta_bytes *pieces, size_t count);
-/* 2.8 (1): DEA_ERR_BASE_CHANGED if the hash of the pieces is no longer `before`. */
+/* DEA_ERR_BASE_CHANGED if the hash of the pieces is no longer `before`. */
 DEA_API dea_status dea_meta_verify_frozen(const dea_meta_bytes *pieces, size_t count, uint64_t before);
 
 /* The caller's pass 2 on one batch, for the check below. blocks_on 0: the bare base. logits: written. grads (or NULL): a
  * backward of the loss follows, adding to grads and writing dcog [B,C,D]. */
 typedef dea_status dea_meta_pass(void *context, int blocks_on, dea_real *logits, dea_real *grads, dea_real *dcog);
 
-/* 2.8 (2) and (3) on the caller's batch: sets every block's gate to 0 in `params`, runs the base, then pass 2 with its
+/* On the caller's batch: sets every block's gate to 0 in `params`, runs the base, then pass 2 with its
  * backward, and puts the gates back. DEA_ERR_ISOLATION, and in *what a sentence or the name of the tensor, if logits
  * [2,logits_count] (base, pass 2) differ in a bit, a gradient of the blocks other than the gates' is not 0, dcog
  * [dcog_count] is not 0, or no gate got a gradient. grads [grads_count]: an arena, zeroed here. gates: room for L_w. */
@@ -637,7 +651,8 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
                                   const dea_real *grads, dea_real *m, dea_real *v, int64_t step, double lr_factor,
                                   double *norms);
 
-/* (15): 1 at step 0, falling linearly to 0 at anneal_steps (10,000 in the paper), 0 after. */
+/* A training loop counts s = 0, 1, ...: dea_gamma(s, ...), dea_warmup_cosine(s, ...), dea_adamw_step(..., s + 1, ...).
+ * (15): 1 at step 0, falling linearly to 0 at anneal_steps (10,000 in the paper), 0 after. */
 DEA_API double dea_gamma(int64_t step, int64_t anneal_steps);
 /* (29): (step+1)/warmup below warmup, then (1 + cos(pi (step - warmup)/(total - warmup)))/2; 0 from `total` on. */
 DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total);
@@ -664,16 +679,17 @@ DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, in
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 typedef struct dea_isolation {
-    const char *tensor; /* "dq", "dw_rel", ... : the first gradient that differs; NULL if none does */
-    const char *what;   /* which comparison failed, in words; NULL if none did */
-    int batch, head;    /* where; batch is -1 for a parameter */
-    size_t index;       /* element inside that head's tensor */
-    double apart, together;
+    const char *tensor;     /* "dq", "dw_rel", ... : the first gradient that differs; NULL if none does */
+    const char *what;       /* which comparison failed, in words; NULL if none did */
+    int batch, head;        /* where; batch is -1 for a parameter. These and the rest are 0 where nothing differs. */
+    size_t index;           /* element inside that head's tensor */
+    double apart, together; /* its value with the losses apart and together */
 } dea_isolation;
 
 DEA_API size_t dea_verify_isolation_workspace(const dea_attention *a, const dea_gate *gate);
 /* On the caller's own batch: gradients of the task loss (d_o) alone, of the gate loss alone, and of both in either order,
- * compared bit for bit. DEA_ERR_ISOLATION and the report filled if one loss reached a gradient of the other. */
+ * compared bit for bit. DEA_ERR_ISOLATION and the report filled if one loss reached a gradient of the other. Runs its own
+ * forward; `a` needs labels, gate, d_o and report may not be NULL. Errors as dea_gate_loss. */
 DEA_API dea_status dea_verify_isolation(const dea_attention *a, const dea_gate *gate, const dea_real *d_o,
                                         dea_isolation *report, void *workspace, size_t workspace_bytes);
 
@@ -719,7 +735,7 @@ DEA_API const char *dea_status_string(dea_status status) {
     case DEA_ERR_NULL:
         return "a pointer that must be given is NULL";
     case DEA_ERR_SHAPE:
-        return "a size is zero or negative, or sizes do not fit each other";
+        return "a size or the number of threads is below 1, or sizes do not fit each other";
     case DEA_ERR_OVERFLOW:
         return "a product of sizes is too large for memory";
     case DEA_ERR_WORKSPACE:
@@ -1486,7 +1502,7 @@ static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__prod
         DEA__SWEEP(2, 4, 0);
     } else
 #endif
-    if (p->across) {
+        if (p->across) {
         if (wide == 3)
             DEA__SWEEP(DEA__ROWS, 3, 1);
         else if (wide == 2)
@@ -1600,7 +1616,8 @@ static void dea__packed_gemm(int transpose_a, int transpose_b, dea__idx m, dea__
     if (alpha == 0) return;
     for (dea__idx first = 0; first < n; first += chunk)
         for (dea__idx k0 = 0; k0 < k; k0 += DEPTH) {
-            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH, end = n - first < chunk ? n : first + chunk;
+            const dea__idx depth = k - k0 < DEPTH ? k - k0 : (dea__idx)DEPTH,
+                           end = n - first < chunk ? n : first + chunk;
             const dea_real *a0 = transpose_a ? a + k0 * lda : a + k0;
             for (dea__idx j0 = first; j0 < end;) {
                 const dea__idx left = end - j0;
@@ -2128,16 +2145,17 @@ static double dea__normalise(dea_real *e, int n, int width) {
     return sigma;
 }
 
-/* Subtracts the mean key. Both energies change by a constant a row, which (3) removes; without it float cancels badly and
- * equal keys would not come out equal. Two passes: the second takes away the rounding of the first mean. Non-finite keys are
- * left out of the mean, since rows that do not see them must not feel them. kbar is the sum of what was subtracted. */
-static void dea__centre(dea_real *k, int keys, int d, dea_real *kbar) {
+/* Subtracts the mean of the first `over` keys. Both energies change by a constant a row, which (3) removes; without it float
+ * cancels badly and equal keys would not come out equal. Two passes: the second takes away the rounding of the first mean.
+ * Non-finite keys are left out of the mean. kbar is the sum of what was subtracted. With a causal mask over = 1: every row
+ * sees the first key, and must not feel the rounding of later ones. */
+static void dea__centre(dea_real *k, int keys, int over, int d, dea_real *kbar) {
     memset(kbar, 0, (size_t)d * sizeof *kbar);
     for (int pass = 0; pass < 2; pass++)
         for (int c = 0; c < d; c++) {
             double sum = 0;
             int count = 0;
-            for (int j = 0; j < keys; j++) {
+            for (int j = 0; j < over; j++) {
                 const double x = (double)k[(size_t)j * (size_t)d + (size_t)c];
                 if (dea__finite(x)) sum += x, count++;
             }
@@ -2153,7 +2171,7 @@ static void dea__plain_energies(const dea_attention *a, int b, int h, dea__plain
     const dea__view q = dea__q_view(a, a->q), k = dea__k_view(a, a->k);
     dea__gather(&q, b, h, tq, w->q);
     dea__gather(&k, b, h, keys, w->k);
-    dea__centre(w->k, keys, d, w->kbar);
+    dea__centre(w->k, keys, a->causal && keys > 1 ? 1 : keys, d, w->kbar);
     dea__blas_gemm(0, 1, tq, d, d, 1, w->q, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 0, w->u, d, NULL);
     for (int i = 0; i < tq; i++)
         for (int c = 0; c < d; c++) w->u[(size_t)i * (size_t)d + (size_t)c] -= w->kbar[c];
@@ -2337,7 +2355,7 @@ static void dea__plain_forward_head(void *context, int job, int worker) {
 
 /* ---- one head, backward */
 
-/* Backward of dea__normalise, in place over the n keys a query sees. SPEC 1.11, with s = sigma + 1e-5:
+/* Backward of dea__normalise, in place over the n keys a query sees, with s = sigma + 1e-5:
  *     dE_j = (dEt_j - mean dEt - Et_j mean(dEt o Et) s/sigma) / s, second term 0 where sigma = 0.
  * Et s/sigma has unit variance, so this is dEt with its parts along 1 and along Et projected off, plus a share 1e-5/s of the
  * latter. Two keys leave nothing but that share: the projection is done twice, since the rounding of the first pass would
@@ -2469,8 +2487,9 @@ static size_t dea__plain_workspace(const dea_attention *a) {
 
 /* One query row in the element passes. */
 typedef struct dea__row {
-    dea_real s0, s1;  /* forward: what turns raw energies into t L Et. backward: t/(sigma + eps) */
-    dea_real w0, w1;  /* gate weights of both energies, for the same units, times -L */
+    dea_real e0, e1;  /* what turns the energies of the maps into t L Et */
+    dea_real s0, s1;  /* backward: t/(sigma + eps) */
+    dea_real w0, w1;  /* gate weights of the energies of the maps, times -L */
     dea_real gate;    /* -L w_q.q */
     dea_real shift;   /* subtracted from the scores before exp, in natural units */
     dea_real absent;  /* backward: the value of dA - delta where dropout removed the weight, -delta */
@@ -2542,11 +2561,11 @@ typedef struct dea__buffers {
     const dea_real *values; /* v, or the caller's own where it needs no padding */
     dea__idx values_row;
     dea_real *kbar, *krest; /* [dp] mean key, and what the first mean left over */
-    dea_real *norm; /* [np] -(|k - kbar|^2 - mean)/d */
-    dea_real *gk;   /* [np] -L (w_k.k + c) */
-    dea_real *keep; /* [np] 1, 0 for padding */
-    dea_real *minus_ones; /* [BLOCK] */
-    dea_real *ramp; /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
+    dea_real *norm;         /* [np] -(|k - kbar|^2 - mean)/d */
+    dea_real *gk;           /* [np] -L (w_k.k + c) */
+    dea_real *keep;         /* [np] 1, 0 for padding */
+    dea_real *minus_ones;   /* [BLOCK] */
+    dea_real *ramp;         /* TILE ones, then TILE zeros: ramp + TILE - m masks all but m keys of a tile */
     /* a block of queries; energies of both experts are stacked, so are their queries */
     const dea_real *query; /* the unscaled queries, query_row apart: q, or the caller's own where they need no copy */
     dea__idx query_row;
@@ -2554,6 +2573,7 @@ typedef struct dea__buffers {
     dea_real *scale0, *scale1, *ones, *minus_delta, *sums, *gates;
     dea__row *rows;
     dea__idx *sees, *reach; /* keys a row sees; the same for its group of ROWS rows, rounded up */
+    dea_real *u;            /* backward: U of a block, unscaled */
     dea_real *x, *y, *dmap, *p, *label;
     /* gradients */
     dea_real *dk, *dv, *column, *dw;
@@ -2705,8 +2725,9 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
  * clip(z, -10, 10) and min(sigmoid, 0.95) are one clamp (sigmoid(z) <= 0.95 exactly when z <= ln 19). */
 
 /* z = alpha-hat of the energies x, y (6), for `per` vectors of each of step/per rows, whose constants are w0, w1, gate */
-DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *x, const dea__vec *y, const dea_real *gk,
-                                 const dea__vec *w0, const dea__vec *w1, const dea__vec *gate, dea__vec *z) {
+DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *x, const dea__vec *y,
+                                 const dea_real *gk, const dea__vec *w0, const dea__vec *w1, const dea__vec *gate,
+                                 dea__vec *z) {
     DEA__EACH z[v] = dea__load(gk + v % per * DEA__LANES) + gate[v / per];
     DEA__EACH z[v] = z[v] + x[v] * w0[v / per];
     DEA__EACH z[v] = z[v] + y[v] * w1[v / per];
@@ -2719,13 +2740,13 @@ DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *
 /* weights p = exp(S) of raw energies x, y, two rows side by side; sums [2][LANES] += those of real keys, lane by lane. Where a
  * row's keep is 0 stands padding, which has p != 0, but its value is 0; or with `masked` a key that the row does not see,
  * whose score may be anything: its p is 0. */
-DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_real *x_, const dea_real *y_, dea_real *p,
-                                    const dea_real *gk, const dea_real *const *keep, dea__idx from, dea__idx to,
-                                    const dea__row *row, dea__vec *sums) {
+DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_real *x_, const dea_real *y_,
+                                    dea_real *p, const dea_real *gk, const dea_real *const *keep, dea__idx from,
+                                    dea__idx to, const dea__row *row, dea__vec *sums) {
 #define DEA__AT (v / per * DEA__TILE + j + v % per * DEA__LANES)
     const int step = 2 * per;
-    const dea__vec s0[2] = {dea__splat(row[0].s0), dea__splat(row[1].s0)},
-                   s1[2] = {dea__splat(row[0].s1), dea__splat(row[1].s1)},
+    const dea__vec s0[2] = {dea__splat(row[0].e0), dea__splat(row[1].e0)},
+                   s1[2] = {dea__splat(row[0].e1), dea__splat(row[1].e1)},
                    w0[2] = {dea__splat(row[0].w0), dea__splat(row[1].w0)},
                    w1[2] = {dea__splat(row[0].w1), dea__splat(row[1].w1)},
                    gate[2] = {dea__splat(row[0].gate), dea__splat(row[1].gate)};
@@ -2773,12 +2794,12 @@ static DEA__NOINLINE void dea__masked_weights(const dea_real *x, const dea_real 
 }
 
 /* 1 if exp of every score of a tile is a normal number, so that nothing need be subtracted. A score lies between its two
- * energies, so these are looked at. Rows as in weights (scaled by s0 and s1), or with row NULL energies as they are. */
+ * energies, so these are looked at. */
 static DEA__NOINLINE int dea__mild(const dea_real *x, const dea_real *y, dea__idx rows, dea__idx n,
                                    const dea__row *row) {
     dea__vec largest = dea__splat(0), least = dea__splat(0);
     for (dea__idx r = 0; r < rows; r++, x += DEA__TILE, y += DEA__TILE) {
-        const dea__vec s0 = dea__splat(row ? row[r].s0 : 1), s1 = dea__splat(row ? row[r].s1 : 1);
+        const dea__vec s0 = dea__splat(row[r].e0), s1 = dea__splat(row[r].e1);
         for (dea__idx j = 0; j < n; j += DEA__LANES) {
             const dea__vec a = dea__load(x + j) * s0, b = dea__load(y + j) * s1;
             largest = dea__largest(dea__largest(a, b), largest);
@@ -2809,7 +2830,7 @@ DEA__INLINE dea__vec dea__kept(uint32_t first, const dea__row *row, uint32_t thr
 /* s = t L S_mix of one row, the lowest number where `keep` is 0; returns the largest. */
 DEA__INLINE dea__vec dea__scores_steps(const int step, const dea__cells *c, const dea_real *x_, const dea_real *y_,
                                        dea_real *s, dea__idx from, dea__idx to, const dea__row *row, dea__vec top) {
-    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
+    const dea__vec s0 = dea__splat(row->e0), s1 = dea__splat(row->e1), w0 = dea__splat(row->w0),
                    w1 = dea__splat(row->w1), gate = dea__splat(row->gate), lowest = dea__splat(-DEA__REAL_MAX),
                    gamma = dea__splat(c->gamma);
     for (dea__idx j = from; j < to; j += step * DEA__LANES) {
@@ -2866,14 +2887,15 @@ static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea
     dea__store(sum, dea__load(sum) + (total + dea__shifted_steps(1, c, s, most, n, row)));
 }
 
-/* Backward of one row. x, y: t L Et. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
+/* Backward of one row, with the very operations of the forward. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
  * of sums, BLOCK rows each: of d, g, d x, g y. column (may be NULL) += g s1. */
 DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cells *c, const dea_real *x_,
                                    const dea_real *y_, dea_real *d, dea_real *g, dea_real *p, dea_real *column,
                                    dea__idx from, dea__idx to, const dea__row *row, dea_real *sums) {
     const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
-                   s1 = dea__splat(row->s1), shift = dea__splat(row->shift * DEA__LOG2_UNIT),
-                   low = dea__splat(DEA__EXP_LOW), gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
+                   e0 = dea__splat(row->e0), e1 = dea__splat(row->e1), s1 = dea__splat(row->s1),
+                   shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW),
+                   gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
     dea__vec m0[2], m1[2], r0[2], r1[2];
     for (int v = 0; v < 2; v++) m0[v] = m1[v] = r0[v] = r1[v] = dea__splat(0);
     for (dea__idx j = from; j < to; j += step * DEA__LANES) {
@@ -2887,7 +2909,8 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
                 z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
             }
         }
-        DEA__EACH y[v] = y[v] - x[v];
+        DEA__EACH x[v] = x[v] * e0;
+        DEA__EACH y[v] = y[v] * e1 - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
         if (any) {
             DEA__EACH x[v] =
@@ -2942,7 +2965,7 @@ static DEA__NOINLINE void dea__slopes_any(const dea__cells *c, const dea_real *x
     if (most < n) dea__slopes_steps(1, 1, c, x, y, d, g, p, column, most, n, row, sums);
 }
 
-/* Through the z-score: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
+/* Through the z-score, for energies x, y as they are in the maps: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
  * not see. */
 static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real *d, const dea_real *g, dea_real *column,
                                        dea__idx n, dea_real mean0, dea_real mean1, dea_real c0, dea_real c1,
@@ -3035,7 +3058,7 @@ static void dea__pack_head(const dea_attention *a, int h, dea__buffers *m) {
 
 /* out [dp] = column means of x [n][dp] less `minus` (may be NULL), four vectors side by side */
 static void dea__column_means(const dea_real *x, dea__idx x_row, dea__idx n, dea__idx dp, const dea_real *minus,
-                                  dea_real *out) {
+                              dea_real *out) {
     const dea__vec inverse = dea__splat(1 / (dea_real)n);
     dea__idx c = 0;
     for (; c + 4 * DEA__LANES <= dp; c += 4 * DEA__LANES) {
@@ -3045,7 +3068,8 @@ static void dea__column_means(const dea_real *x, dea__idx x_row, dea__idx n, dea
             less[v] = minus ? dea__load(minus + c + v * DEA__LANES) : dea__splat(0);
         }
         for (dea__idx j = 0; j < n; j++) {
-            DEA__UNROLL(4) for (int v = 0; v < 4; v++) sum[v] += dea__load(x + j * x_row + c + v * DEA__LANES) - less[v];
+            DEA__UNROLL(4)
+            for (int v = 0; v < 4; v++) sum[v] += dea__load(x + j * x_row + c + v * DEA__LANES) - less[v];
         }
         DEA__UNROLL(4) for (int v = 0; v < 4; v++) dea__store(out + c + v * DEA__LANES, sum[v] * inverse);
     }
@@ -3058,7 +3082,8 @@ static void dea__column_means(const dea_real *x, dea__idx x_row, dea__idx n, dea
 }
 
 /* The n keys one batch row has: centred, so that every query's mean energy is 0; twice, because the first mean carries a
- * rounding error that 1/(sigma + 1e-5) would blow up where all keys are equal. As rows (with_rows) and interleaved, together
+ * rounding error that 1/(sigma + 1e-5) would blow up where all keys are equal. With a causal mask the first key, which every
+ * row sees, is subtracted instead, and rows are centred on their own: no row may feel a later key. As rows (with_rows) and interleaved, together
  * with what a key adds to E1 and to the gate. */
 static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k_row, dea__idx n, int with_rows,
                            dea__buffers *m) {
@@ -3071,8 +3096,13 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
         k = m->kc;
         k_row = dp;
     }
-    dea__column_means(k, k_row, n, dp, NULL, m->kbar);
-    dea__column_means(k, k_row, n, dp, m->kbar, m->krest);
+    if (a->causal) {
+        memcpy(m->kbar, k, sizeof(dea_real) * (size_t)dp);
+        memset(m->krest, 0, sizeof(dea_real) * (size_t)dp);
+    } else {
+        dea__column_means(k, k_row, n, dp, NULL, m->kbar);
+        dea__column_means(k, k_row, n, dp, m->kbar, m->krest);
+    }
     dea__vec gate_mean = dea__splat(0);
     for (dea__idx c = 0; c < dp; c += DEA__LANES)
         gate_mean += (dea__load(m->kbar + c) + dea__load(m->krest + c)) * dea__load(m->wk + c);
@@ -3111,7 +3141,7 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
     }
     for (dea__idx c = 0; c < dp; c += DEA__LANES)
         dea__store(m->kbar + c, dea__load(m->kbar + c) + dea__load(m->krest + c));
-    for (int again = 0; again < 2; again++) {
+    for (int again = 0; !a->causal && again < 2; again++) {
         const dea__vec mean = dea__splat(dea__lane_sum(norms) / (dea_real)n);
         norms = dea__splat(0);
         for (dea__idx j = 0; j < np; j += DEA__LANES) {
@@ -3120,8 +3150,7 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
             dea__store(m->norm + j, x);
         }
     }
-    m->poison = (dea__lane_sum(poison) + m->gate0 + m->gate1) * 0;
-    (void)a;
+    m->poison = ((a->causal ? m->gk[0] : dea__lane_sum(poison)) + m->gate0 + m->gate1) * 0;
 }
 
 /* ---- products of a block of queries with a tile of keys. reach is NULL where every row sees the whole tile. */
@@ -3264,7 +3293,7 @@ static void dea__load_block(const dea__fast *f, int b, int h, const int *list, d
         row[r].bad = a->causal && !dea__all_finite(m->q + r * dp, 1, dp, dp);
         if (row[r].bad) memset(m->q + r * dp, 0, sizeof(dea_real) * (size_t)dp);
     }
-    const dea__product p = {0,  DEA__FROM_SCALED_COLUMN, dp, m->query,      m->query_row, m->wt, dp, u,
+    const dea__product p = {0,  DEA__FROM_SCALED_COLUMN, dp,      m->query, m->query_row, m->wt, dp, u,
                             dp, m->minus_ones,           m->kbar, NULL};
     dea__all_columns(p, rows, dp);
     for (dea__idx r = 0; r < rows; r++) {
@@ -3292,16 +3321,16 @@ static void dea__query_gates(const dea__buffers *m, dea__idx rows) {
     for (dea__idx r = 0; r < rows; r++) m->gates[r] *= -DEA__LOG2_UNIT;
 }
 
-/* Q' = scale0 Q and U' = scale1 U, stacked, and the gates of the queries */
+/* Q' = scale0 Q and U' = scale1 U, stacked, and the gates of the queries. u may be the second half of qu. */
 static void dea__scale_block(const dea__buffers *m, dea__idx rows, const dea_real *scale0, const dea_real *scale1,
-                             dea_real *qu) {
+                             const dea_real *u_, dea_real *qu) {
     const dea__idx dp = m->dp;
     dea_real *u = qu + rows * dp;
     for (dea__idx r = 0; r < rows; r++) {
         const dea__vec s0 = dea__splat(scale0[r]), s1 = dea__splat(scale1[r]);
         for (dea__idx c = 0; c < dp; c += DEA__LANES) {
             dea__store(qu + r * dp + c, dea__load(m->query + r * m->query_row + c) * s0);
-            dea__store(u + r * dp + c, dea__load(u + r * dp + c) * s1);
+            dea__store(u + r * dp + c, dea__load(u_ + r * dp + c) * s1);
         }
     }
     dea__query_gates(m, rows);
@@ -3413,8 +3442,8 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
     if (DEA__PRODUCTS_ONLY) return;
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     const dea_real *y = xy + rows * DEA__TILE;
-    const int plain = !labelled && !partial && !shifted && !(a->dropout > 0) &&
-                      (!m->with_max || dea__mild(xy, y, rows, keys, NULL));
+    const int plain =
+        !labelled && !partial && !shifted && !(a->dropout > 0) && (!m->with_max || dea__mild(xy, y, rows, keys, row));
     dea_real *g = dg + rows * DEA__TILE;
     dea__cells c = {
         m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
@@ -3491,6 +3520,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     m->rows = (dea__row *)dea__take(&arena, (size_t)queries, sizeof(dea__row));
     m->sees = (dea__idx *)dea__take(&arena, (size_t)full, sizeof(dea__idx));
     m->reach = (dea__idx *)dea__take(&arena, (size_t)full, sizeof(dea__idx));
+    m->u = dea__take_reals(&arena, (size_t)(backward ? full * dp : 0));
     m->x = dea__take_reals(&arena, (size_t)(backward ? 2 * map : map));
     m->y = dea__take_reals(&arena, (size_t)(backward ? 0 : map));
     m->dmap = dea__take_reals(&arena, (size_t)(backward ? 2 * map : 0));
@@ -3540,8 +3570,8 @@ static void dea__forward_rows(dea__idx rows, const dea__buffers *m) {
     }
     for (dea__idx r = 0; r < rows; r++) {
         dea__row *row = m->rows + r;
-        row->s0 = m->temperature * s0[r];
-        row->s1 = m->temperature * s1[r];
+        row->e0 = m->temperature * s0[r];
+        row->e1 = m->temperature * s1[r];
         row->w0 = -m->gate0 * s0[r];
         row->w1 = -m->gate1 * s1[r];
         row->gate = m->gates[r];
@@ -3647,7 +3677,7 @@ static int dea__steep(const dea__buffers *m, const dea_real *q, const dea_real *
 }
 
 /* Keys stream: DEA__CHUNK of them stay in the second cache while DEA__SPAN queries pass by, a block at a time. The variances
- * come from the covariance of the keys: var0 = q' C q', var1 = u' C u' + 2 u'.c + v (SPEC 1.12). */
+ * come from the covariance of the keys: var0 = q' C q', var1 = u' C u' + 2 u'.c + v. */
 static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, blocks = (queries + DEA__BLOCK - 1) / DEA__BLOCK;
@@ -3670,7 +3700,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 m->scale1[at + r] = twice;
             }
             dea__load_block(f, b, h, NULL, i0, count, rows, m, row, u);
-            dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, qu);
+            dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, u, qu);
             dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, qu, dp, m->cov, dp, m->qc, dp);
             for (dea__idx r = 0; r < rows; r++) {
                 dea__vec qcq = dea__splat(0), ucu = qcq, uc = qcq;
@@ -3691,7 +3721,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                     saved[i0 + r] = sigma0;
                     saved[queries + i0 + r] = sigma1;
                 }
-                row[r].s0 = row[r].s1 = 1;
+                row[r].e0 = row[r].e1 = 1;
                 row[r].w0 = -m->gate0 / m->temperature;
                 row[r].w1 = -m->gate1 / m->temperature;
                 row[r].gate = m->gates[r];
@@ -3751,17 +3781,18 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
 /* ---- backward */
 
 /* The constants of a block's rows, dO' = dO/sum and delta = dO'.O; returns whether any row was shifted. Rows beyond count get
- * zero scales and contribute nothing. */
+ * zero scales and contribute nothing. u: where U goes unscaled; a panel's energies are raw, as its forward's were, so that
+ * the weights come out the same and still sum to 1; a stream's carry their scale. */
 static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__idx rows,
-                              dea__buffers *m, dea_real *qu, dea_real *go, dea__row *row, dea_real *norm_scale,
-                              dea_real *minus_delta) {
+                              dea__buffers *m, int panel, dea_real *u, dea_real *qu, dea_real *go, dea__row *row,
+                              dea_real *norm_scale, dea_real *minus_delta) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, base = b * f->o.batch + h * f->o.head;
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d, unit = DEA__LOG2_UNIT,
                    kept = (dea_real)(1 / (1 - (double)a->dropout));
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     int shifted = 0;
-    dea__load_block(f, b, h, NULL, i0, count, rows, m, row, qu + rows * dp);
+    dea__load_block(f, b, h, NULL, i0, count, rows, m, row, u);
     const dea_real *in = f->d_out + base + i0 * f->o.token;
     dea__idx in_row = f->o.token;
     if (d != dp) {
@@ -3798,13 +3829,25 @@ static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea
                 dea__store(go + r * dp + c, dea__load(in + r * in_row + c) * share);
         }
         minus_delta[r] = row[r].absent = -delta;
-        m->scale0[r] = root * row[r].s0 * unit;
-        m->scale1[r] = twice * row[r].s1 * unit;
-        norm_scale[r] = row[r].s1 * unit;
-        row[r].w0 = -m->gate0 / m->temperature;
-        row[r].w1 = -m->gate1 / m->temperature;
+        if (panel) {
+            const int used = r < count && !row[r].bad;
+            const dea_real s0 = used ? root * unit / (saved[i0 + r] + (dea_real)DEA_SIGMA_EPS) : 0,
+                           s1 = used ? twice * unit / (saved[queries + i0 + r] + (dea_real)DEA_SIGMA_EPS) : 0;
+            m->scale0[r] = row[r].e0 = m->temperature * s0;
+            m->scale1[r] = row[r].e1 = m->temperature * s1;
+            row[r].w0 = -m->gate0 * s0;
+            row[r].w1 = -m->gate1 * s1;
+            norm_scale[r] = (dea_real)d / 2;
+        } else {
+            m->scale0[r] = root * row[r].s0 * unit;
+            m->scale1[r] = twice * row[r].s1 * unit;
+            norm_scale[r] = row[r].s1 * unit;
+            row[r].e0 = row[r].e1 = 1;
+            row[r].w0 = -m->gate0 / m->temperature;
+            row[r].w1 = -m->gate1 / m->temperature;
+        }
     }
-    dea__scale_block(m, rows, m->scale0, m->scale1, qu);
+    dea__scale_block(m, rows, m->scale0, m->scale1, u, qu);
     for (dea__idx r = 0; r < rows; r++) row[r].gate = m->gates[r];
     return shifted;
 }
@@ -3816,13 +3859,14 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
     const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature;
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     const dea__idx rows = dea__round_up(count, DEA__PAD);
-    const int shifted = dea__backward_rows(f, b, h, i0, count, rows, m, m->qu, m->go, m->rows, m->ones, m->minus_delta);
+    const int shifted =
+        dea__backward_rows(f, b, h, i0, count, rows, m, 1, m->u, m->qu, m->go, m->rows, m->ones, m->minus_delta);
     const dea__idx end = m->reach[rows - 1];
     if (a->causal) {
         for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
             const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
             dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
-            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, dp, m->qu + rows * dp, x,
+            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->query, m->query_row, m->u, x,
                           x + rows * DEA__TILE, m->ones, NULL);
         }
         for (dea__idx r = 0; r < rows; r++) {
@@ -3836,7 +3880,7 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
         const int partial = a->causal && m->sees[0] < j0 + keys;
         const dea__idx *reach = partial ? m->reach : NULL;
         if (!a->causal)
-            dea__energies(m, j0, keys, rows, NULL, m->qu, dp, m->qu + rows * dp, m->x + at,
+            dea__energies(m, j0, keys, rows, NULL, m->query, m->query_row, m->u, m->x + at,
                           m->x + at + rows * DEA__TILE, m->ones, NULL);
         dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
         dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
@@ -3855,6 +3899,8 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
     for (dea__idx r = 0; r < rows; r++) {
         const double inverse = 1 / (double)m->sees[r];
         const int used = r < count && !m->rows[r].bad;
+        c0[r] *= m->rows[r].e0;
+        c1[r] *= m->rows[r].e1;
         const dea_real sigma0 = used ? saved[i0 + r] : 0, sigma1 = used ? saved[queries + i0 + r] : 0;
         m->dt += ((double)c0[r] + (double)c1[r]) / unit;
         mean0[r] *= (dea_real)inverse;
@@ -3887,8 +3933,8 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
             const dea__idx e = r * DEA__TILE, seen = m->sees[r] - j0;
             const dea__idx n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
             if (n > 0)
-                dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
-                             m->rows[r].s1,
+                dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r] * m->rows[r].e0,
+                             c1[r] * m->rows[r].e1, m->rows[r].s1,
                              partial ? m->ramp + DEA__TILE -
                                            (seen < 0      ? 0
                                             : seen < keys ? seen
@@ -3927,7 +3973,7 @@ static void dea__backward_panel(const dea__fast *f, int b, int h, int split, dea
 }
 
 /* As forward_stream. One pass over the keys; what the row means (known only after it) take away is of low rank, and is taken
- * away afterwards: from dq and du with the covariance, from dk with a vector and a dp x dp matrix a head (SPEC 1.12). */
+ * away afterwards: from dq and du with the covariance, from dk with a vector and a dp x dp matrix a head. */
 static void dea__backward_stream(const dea__fast *f, int b, int h, int split, dea__buffers *m) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, blocks = (queries + DEA__BLOCK - 1) / DEA__BLOCK;
@@ -3949,8 +3995,9 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
         int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
-            shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, m->qu + 2 * at * dp, m->go + at * dp,
-                                          m->rows + at, m->ones + at, m->minus_delta + at);
+            dea_real *qu = m->qu + 2 * at * dp;
+            shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, 0, qu + DEA__BLOCK * dp, qu,
+                                          m->go + at * dp, m->rows + at, m->ones + at, m->minus_delta + at);
             for (dea__idx r = 0; r < count; r++) {
                 const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT,
                                s1 = saved[queries + i0 + r] * m->ones[at + r];
@@ -4709,7 +4756,7 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
         winner[r] = -1;
         memset(&row_sums[r], 0, sizeof row_sums[r]);
     }
-    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
+    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu + rows * dp, m->qu);
     for (dea__idx r = 0; r < rows; r++) {
         m->rows[r].w0 = -m->gate0 * DEA__LOG2_UNIT;
         m->rows[r].w1 = -m->gate1 * DEA__LOG2_UNIT;
@@ -6006,7 +6053,7 @@ static void dea__meta_fill(dea_real *w, size_t count, double value) {
     for (size_t i = 0; i < count; i++) w[i] = DEA__REAL(value);
 }
 
-/* Initial values of 2.9. */
+/* Initial values. */
 static void dea__meta_reset(const dea__meta_list *list, dea_real *params, uint64_t seed) {
     for (int i = 0; i < list->count; i++) {
         const dea__meta_entry *entry = &list->entry[i];
@@ -7089,7 +7136,7 @@ static dea__meta_head dea__meta_block_head(const dea__meta_block_call *call, int
     return head;
 }
 
-/* ---- dual-expert scores, 2.14 (1): S = (1 - a) Et0 + a Et1, a = 0.95 sigmoid(c) */
+/* ---- dual-expert scores: S = (1 - a) Et0 + a Et1, a = 0.95 sigmoid(c) */
 static dea__meta_dual dea__meta_dual_of(const dea__meta_block_call *call, int job) {
     const size_t bytes = dea__meta_dual_bytes(call->m, call->s->seq);
     dea__arena arena = {call->w.dual + (size_t)job * bytes, 0, 0};
@@ -7107,7 +7154,7 @@ static void dea__meta_energies(const dea__meta_block_call *call, int job, const 
     const int d = h->dim;
     for (int c = 0; c < h->keys; c++)
         memcpy(w->k + (size_t)c * (size_t)d, h->k + c * h->kv_stride, (size_t)d * sizeof *w->k);
-    dea__centre(w->k, h->keys, d, w->kbar);
+    dea__centre(w->k, h->keys, h->keys, d, w->kbar);
     dea__gemm(0, 1, h->rows, d, d, 1, h->q, h->q_stride, dea__meta_relation(call, job, d), d, 0, w->u, d, NULL);
     for (size_t i = 0; i < (size_t)h->rows * (size_t)d; i++) w->u[i] -= w->kbar[i % (size_t)d];
     dea__gemm(0, 1, h->rows, h->keys, d, 1 / sqrt((double)d), h->q, h->q_stride, w->k, d, 0, w->e0, h->keys, NULL);
@@ -7349,7 +7396,7 @@ DEA_API dea_status dea_meta_block_backward(const dea_meta_blocks *blocks, const 
     return DEA_OK;
 }
 
-/* ---- folded form (2.12): G [hC,D] with LN's scale in it and its rows centred, so that G x = G (x - mean x);
+/* ---- folded form: G [hC,D] with LN's scale in it and its rows centred, so that G x = G (x - mean x);
  * M [hC,D] with tau in it; what LN's bias and pref add to the scores [hC]; the gate [1]. */
 typedef struct dea__meta_folded {
     dea_real *g, *m, *bias, *gate;
@@ -7784,7 +7831,7 @@ DEA_API int dea_early_stop_done(const dea_early_stop *stop) {
     return stop->epochs - 1 - stop->best_epoch >= stop->patience;
 }
 
-/* ---- checks of 2.8 */
+/* ---- checks */
 DEA_API uint64_t dea_meta_hash(const dea_meta_bytes *pieces, size_t count) {
     uint64_t hash = 0x9E3779B97F4A7C15u ^ count;
     for (size_t i = 0; pieces && i < count; i++) {
