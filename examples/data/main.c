@@ -47,7 +47,8 @@ static const char help[] =
     "      -s, --seed N           (default 42)\n"
     "  data --help | --version\n"
     "\n"
-    "Exit codes: 0 done, 1 failed (a source leaks, a file is broken, the disk is full), 2 wrong usage.\n";
+    "Exit codes: 0 done, 1 failed (a source leaks, a file is broken, the disk is full), 2 wrong usage,\n"
+    "130 stopped by Ctrl-C.\n";
 
 typedef struct options {
     build_options build;

@@ -13,8 +13,7 @@ static void release(safe_file *f) {
     *f = (safe_file){0};
 }
 
-/* The path behind all symbolic links, for free(); its last part need not exist. NULL and errno. */
-static char *follow_links(const char *path) {
+char *safe_file_target(const char *path) {
     enum { LINKS = 40, TARGET_BYTES = 4096 };
     char target[TARGET_BYTES], *at = strdup(path);
     for (int links = 0; at; links++) {
@@ -54,7 +53,7 @@ static int open_straight(const char *path, const struct stat *there) {
 
 /* Sets f->path and f->temporary, and returns the temporary file's descriptor; -1 and errno. */
 static int open_temporary(safe_file *f, const char *path) {
-    f->path = follow_links(path);
+    f->path = safe_file_target(path);
     const size_t length = f->path ? strlen(f->path) : 0;
     f->temporary = f->path ? malloc(length + sizeof ".XXXXXX") : NULL;
     if (!f->temporary) return -1;

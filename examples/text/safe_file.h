@@ -20,6 +20,9 @@ int safe_file_open(safe_file *f, const char *path, text_error *error);
 /* Flushes, syncs, renames, closes. On an error (also an earlier one of the stream) the old file stays as it was. */
 int safe_file_commit(safe_file *f, text_error *error);
 
+/* The path behind all symbolic links of `path`, for free(); its last part need not exist. NULL and errno. */
+char *safe_file_target(const char *path);
+
 /* Gives up: the temporary file is removed, the old file stays as it was. */
 void safe_file_abandon(safe_file *f);
 
