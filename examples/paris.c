@@ -225,7 +225,7 @@ static int run(void) {
     dea_tensor tensors[2];
     dea_table table = dea_table_init(tensors, 2);
     const int gate_shape[2] = {1, 2 * DIM + 2}, c_shape[1] = {1};
-    size_t w_gate, c_gate;
+    size_t w_gate = 0, c_gate = 0;
     int ok = check(dea_table_add(&table, "", "w_gate", 2, gate_shape, DEA_GROUP_GATE, 1, &w_gate)) &&
              check(dea_table_add(&table, "", "c_gate", 1, c_shape, DEA_GROUP_GATE, 0, &c_gate));
     m.w_gate = params + w_gate;
