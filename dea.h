@@ -2668,6 +2668,7 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__masked_weights     DEA__FN(dea__masked_weights)
 #define dea__weights_steps      DEA__FN(dea__weights_steps)
 #define dea__gate_steps         DEA__FN(dea__gate_steps)
+#define dea__mix_steps          DEA__FN(dea__mix_steps)
 #define dea__cells              DEA__FN(dea__cells)
 #define dea__kept               DEA__FN(dea__kept)
 #define dea__mild               DEA__FN(dea__mild)
@@ -2736,6 +2737,14 @@ DEA__INLINE void dea__gate_steps(const int step, const int per, const dea__vec *
     DEA__EACH z[v] = dea__largest(z[v], dea__splat((dea_real)-2.94443897916644046 * DEA__LOG2_UNIT));
     dea__exp2s(step, z);
     DEA__EACH z[v] = dea__inverse(z[v] + dea__splat(1));
+}
+
+/* (14): z moves by gamma towards the label where there is one */
+DEA__INLINE void dea__mix_steps(const int step, const dea_real *label_, dea__vec gamma, dea__vec *z) {
+    DEA__EACH {
+        const dea__vec label = dea__load(label_ + v * DEA__LANES);
+        z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
+    }
 }
 
 /* weights p = exp(S) of raw energies x, y, two rows side by side; sums [2][LANES] += those of real keys, lane by lane. Where a
@@ -2839,12 +2848,7 @@ DEA__INLINE dea__vec dea__scores_steps(const int step, const dea__cells *c, cons
         DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
         DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
         dea__gate_steps(step, step, x, y, c->gk + j, &w0, &w1, &gate, z);
-        if (c->label) {
-            DEA__EACH {
-                const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
-                z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
-            }
-        }
+        if (c->label) dea__mix_steps(step, c->label + j, gamma, z);
         DEA__EACH x[v] = x[v] * s0;
         DEA__EACH y[v] = y[v] * s1 - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
@@ -2904,12 +2908,7 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
         DEA__EACH x[v] = dea__load(x_ + j + v * DEA__LANES);
         DEA__EACH y[v] = dea__load(y_ + j + v * DEA__LANES);
         dea__gate_steps(step, step, x, y, c->gk + j, &w0, &w1, &gate, z);
-        if (any && c->label) {
-            DEA__EACH {
-                const dea__vec label = dea__load(c->label + j + v * DEA__LANES);
-                z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
-            }
-        }
+        if (any && c->label) dea__mix_steps(step, c->label + j, gamma, z);
         DEA__EACH x[v] = x[v] * e0;
         DEA__EACH y[v] = y[v] * e1 - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
