@@ -2988,16 +2988,16 @@ static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real 
 }
 
 /* A row of energies over several tiles (`tile` numbers apart): subtracts the mean over the first n and returns the sum
- * of squares. The first energy is subtracted first, so that equal energies give exactly 0. */
+ * of squares. Energies are differences to those of the first key, so equal keys give exactly 0. */
 static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea__idx n, const dea_real *ramp) {
-    const dea__vec first = dea__splat(row[0]), zero = dea__splat(0);
+    const dea__vec zero = dea__splat(0);
     dea__vec sum = zero, squares = zero;
     for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
         const dea_real *x = row + j0 / DEA__TILE * tile;
         const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
         const dea_real *keep = ramp + DEA__TILE - m;
         for (dea__idx j = 0; j < m; j += DEA__LANES)
-            sum += dea__pick((dea__ints)(dea__load(keep + j) > zero), dea__load(x + j) - first, zero);
+            sum += dea__pick((dea__ints)(dea__load(keep + j) > zero), dea__load(x + j), zero);
     }
     const dea__vec mean = dea__splat(dea__lane_sum(sum) / (dea_real)n);
     for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
@@ -3005,7 +3005,7 @@ static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea_
         const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
         const dea_real *keep = ramp + DEA__TILE - m;
         for (dea__idx j = 0; j < m; j += DEA__LANES) {
-            const dea__vec e = (dea__load(x + j) - first) - mean;
+            const dea__vec e = dea__load(x + j) - mean;
             const dea__vec seen = dea__pick((dea__ints)(dea__load(keep + j) > zero), e, zero);
             dea__store(x + j, e);
             squares += seen * seen;
