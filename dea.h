@@ -81,7 +81,7 @@ typedef enum dea_status {
     DEA_OK = 0,
     DEA_ERR_NULL = -1,            /* a pointer that must be given is NULL */
     DEA_ERR_SHAPE = -2,           /* a size or threads.count is below 1, or sizes do not fit each other */
-    DEA_ERR_OVERFLOW = -3,        /* a product of sizes does not fit in memory's address range */
+    DEA_ERR_OVERFLOW = -3,        /* a product of sizes does not fit in memory, or batch*heads or rows not in an int */
     DEA_ERR_WORKSPACE = -4,       /* workspace smaller than the ..._workspace() function says */
     DEA_ERR_ALIGNMENT = -5,       /* workspace not aligned to DEA_ALIGNMENT bytes */
     DEA_ERR_STRIDE = -6,          /* a stride is negative, or rows of one tensor overlap */
@@ -737,7 +737,7 @@ DEA_API const char *dea_status_string(dea_status status) {
     case DEA_ERR_SHAPE:
         return "a size or the number of threads is below 1, or sizes do not fit each other";
     case DEA_ERR_OVERFLOW:
-        return "a product of sizes is too large for memory";
+        return "a product of sizes is too large for memory or for an int";
     case DEA_ERR_WORKSPACE:
         return "the workspace is smaller than the workspace function says";
     case DEA_ERR_ALIGNMENT:
@@ -847,7 +847,7 @@ typedef struct dea__jobs {
 
 static void dea__worker(void *context, int worker) {
     const dea__jobs *all = (const dea__jobs *)context;
-    for (int job = worker; job < all->jobs; job += all->workers) all->body(all->context, job, worker);
+    for (int64_t job = worker; job < all->jobs; job += all->workers) all->body(all->context, (int)job, worker);
 }
 
 /* body(context, job, worker) for every job in [0, jobs). Which worker does a job is fixed, and nothing may depend on it. */
@@ -1974,7 +1974,7 @@ static dea_status dea__check_shape(const dea_attention *a) {
     if (!a) return DEA_ERR_NULL;
     if (a->batch <= 0 || a->heads <= 0 || a->seq_q <= 0 || a->seq_k <= 0 || a->head_dim <= 0) return DEA_ERR_SHAPE;
     if (a->threads.count < 1) return DEA_ERR_SHAPE;
-    if (a->head_dim > (INT32_MAX - 3) / 2) return DEA_ERR_OVERFLOW;
+    if (a->head_dim > (INT32_MAX - 3) / 2 || (int64_t)a->batch * a->heads > INT32_MAX) return DEA_ERR_OVERFLOW;
     const ptrdiff_t widest = a->seq_q > a->seq_k ? a->seq_q : a->seq_k;
     if (!dea__count(a->batch, a->heads, widest, a->head_dim) || !dea__count(a->heads, a->head_dim, a->head_dim, 2) ||
         !dea__count(a->batch, a->heads, DEA_SAVED_FLOATS, a->seq_q))
@@ -5313,17 +5313,24 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
  * What a Transformer needs besides attention. Each backward quotes the forward line it differentiates. Rows are handed out
  * to workers in fixed chunks, and sums over rows are taken in row order, so bits do not depend on the number of threads. */
 
-/* Whether [x, x + count) and [y, y + count) share memory without being the same. */
-static int dea__partial_overlap(const dea_real *x, const dea_real *y, size_t x_count, size_t y_count) {
+enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
+
+/* Whether two pieces of memory share a byte; NULL shares none. */
+static int dea__shares(const void *x, size_t x_bytes, const void *y, size_t y_bytes) {
     const uintptr_t x0 = (uintptr_t)x, y0 = (uintptr_t)y;
-    return x && y && x0 < y0 + y_count * sizeof(dea_real) && y0 < x0 + x_count * sizeof(dea_real);
+    return x && y && x0 < y0 + y_bytes && y0 < x0 + x_bytes;
 }
 
-/* For element-wise functions: in place is fine, a shifted overlap is not. */
+static int dea__partial_overlap(const dea_real *x, const dea_real *y, size_t x_count, size_t y_count) {
+    return dea__shares(x, x_count * sizeof *x, y, y_count * sizeof *y);
+}
+
+/* For element-wise functions: in place is fine, a shifted overlap is not. Chunks are counted in an int. */
 static dea_status dea__check_elementwise(const dea_real *x, const dea_real *y, size_t count) {
     if (!x || !y) return DEA_ERR_NULL;
     if (count == 0) return DEA_ERR_SHAPE;
-    if (count > (size_t)PTRDIFF_MAX / sizeof(double)) return DEA_ERR_OVERFLOW;
+    if (count > (size_t)PTRDIFF_MAX / sizeof(double) || count / DEA__CHUNK_ELEMENTS >= INT32_MAX)
+        return DEA_ERR_OVERFLOW;
     return x != y && dea__partial_overlap(x, y, count, count) ? DEA_ERR_ALIAS : DEA_OK;
 }
 
@@ -5377,8 +5384,6 @@ typedef struct dea__norm_call {
     double eps;
     dea__isa_table isa;
 } dea__norm_call;
-
-enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
 
 static int dea__chunks(size_t count, size_t chunk) {
     return (int)((count + chunk - 1) / chunk);
@@ -5787,7 +5792,7 @@ DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uin
     for (int h = 0; h < heads; h++) {
         dea_real *w_rel = params + layer->w_rel + (size_t)h * (size_t)d * (size_t)d;
         if (layer->w_rel_identity)
-            for (int i = 0; i < d * d; i++) w_rel[i] = i % (d + 1) == 0 ? 1 : 0;
+            for (ptrdiff_t i = 0; i < (ptrdiff_t)d * d; i++) w_rel[i] = i % (d + 1) == 0 ? 1 : 0;
         else
             dea_fill_orthogonal(w_rel, d, dea__mix64(seed + 4) + (uint64_t)h);
         dea_fill_xavier(params + layer->w_gate + (size_t)h * (size_t)(2 * d + 2), 2 * (size_t)d + 2, 2 * d + 2, 1,
@@ -5827,10 +5832,11 @@ static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention 
     dea_status status = dea__check_layer(layer);
     if (status == DEA_OK) status = dea__check_shape(a);
     if (status != DEA_OK) return status;
-    if (a->heads != layer->heads || a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k)
+    if (a->heads != layer->heads || (int64_t)a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k)
         return DEA_ERR_SHAPE;
     const size_t x = dea__count(a->batch, a->seq_q, layer->d_model, 1);
-    if (!dea__count(a->batch, a->seq_q, layer->d_model, 5)) return DEA_ERR_OVERFLOW;
+    if (!dea__count(a->batch, a->seq_q, layer->d_model, 5) || (int64_t)a->batch * a->seq_q > INT32_MAX)
+        return DEA_ERR_OVERFLOW;
     p->qkv = cache;
     p->o = cache ? cache + 3 * x : NULL;
     p->saved = cache ? cache + 4 * x : NULL;

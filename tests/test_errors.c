@@ -198,6 +198,8 @@ SPOILER(threads_negative, v->p.a.threads.count = -2)
 
 SPOILER(huge_everything, v->p.a.batch = v->p.a.heads = v->p.a.seq_q = v->p.a.seq_k = v->p.a.head_dim = INT32_MAX)
 SPOILER(huge_head_dim, v->p.a.head_dim = INT32_MAX)
+SPOILER(huge_batch_and_heads, v->p.a.batch = 1 << 16; v->p.a.heads = 1 << 15; v->p.a.seq_q = v->p.a.seq_k = 1;
+        v->p.a.head_dim = 1)
 SPOILER(huge_batch_and_seq, v->p.a.batch = v->p.a.seq_q = INT32_MAX)
 SPOILER(huge_map, v->p.a.seq_q = v->p.a.seq_k = INT32_MAX; v->p.a.heads = 1; v->p.a.head_dim = 1)
 
@@ -323,6 +325,7 @@ static void test_sizes(void **state) {
         {"threads -2", threads_negative, DEA_ERR_SHAPE, EVERY_CALL, 1},
         {"everything INT_MAX", huge_everything, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
         {"head_dim INT_MAX", huge_head_dim, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
+        {"2^31 heads in the batch", huge_batch_and_heads, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
         {"batch and seq_q INT_MAX", huge_batch_and_seq, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
         {"map INT_MAX x INT_MAX", huge_map, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
     };
@@ -629,6 +632,7 @@ static void test_elementwise(void **state) {
     REFUSED(DEA_ERR_NULL, dea_gelu_forward(in, NULL, 5, NULL));
     REFUSED(DEA_ERR_SHAPE, dea_gelu_forward(in, out, 0, NULL));
     REFUSED(DEA_ERR_OVERFLOW, dea_gelu_forward(in, out, SIZE_MAX, NULL));
+    REFUSED(DEA_ERR_OVERFLOW, dea_gelu_forward(in, out, (size_t)INT32_MAX * 4096, NULL)); /* more chunks than an int */
     REFUSED(DEA_ERR_ALIAS, dea_gelu_forward(in, in + 1, 5, NULL));
     REFUSED(DEA_ERR_NULL, dea_gelu_backward(NULL, in, out, 5, NULL));
     REFUSED(DEA_ERR_NULL, dea_gelu_backward(in, NULL, out, 5, NULL));
