@@ -5415,7 +5415,9 @@ DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gai
     const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
     if (dea__partial_overlap(gain, y, w, count) || dea__partial_overlap(bias, y, w, count) ||
         dea__partial_overlap(saved, y, 2 * (size_t)rows, count) ||
-        dea__partial_overlap(saved, x, 2 * (size_t)rows, count))
+        dea__partial_overlap(saved, x, 2 * (size_t)rows, count) ||
+        dea__partial_overlap(saved, gain, 2 * (size_t)rows, w) ||
+        dea__partial_overlap(saved, bias, 2 * (size_t)rows, w))
         return DEA_ERR_ALIAS;
     dea__norm_call call;
     memset(&call, 0, sizeof call);
@@ -5446,15 +5448,17 @@ DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *ga
     if (!x || !saved || !dy) return DEA_ERR_NULL;
     const dea_status status = dea__check_rows(rows, width, 1);
     if (status != DEA_OK) return status;
-    const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
-    if ((dx != dy && dea__partial_overlap(dx, dy, count, count)) || dea__partial_overlap(dx, x, count, count) ||
-        dea__partial_overlap(dx, saved, count, 2 * (size_t)rows) || dea__partial_overlap(dx, gain, count, w) ||
-        dea__partial_overlap(dgain, dx, w, count) || dea__partial_overlap(dbias, dx, w, count) ||
-        dea__partial_overlap(dgain, dbias, w, w) || dea__partial_overlap(dgain, x, w, count) ||
-        dea__partial_overlap(dbias, x, w, count) || dea__partial_overlap(dgain, dy, w, count) ||
-        dea__partial_overlap(dbias, dy, w, count) || dea__partial_overlap(dgain, gain, w, w) ||
-        dea__partial_overlap(dbias, gain, w, w))
-        return DEA_ERR_ALIAS;
+    const size_t large = (size_t)rows * (size_t)width * sizeof *x, small = (size_t)width * sizeof *x;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, x, large, 0);
+    dea__add_flat(&tensors, gain, small, 0);
+    dea__add_flat(&tensors, saved, 2 * (size_t)rows * sizeof *saved, 0);
+    dea__add_flat(&tensors, dx == dy ? NULL : dy, large, 0);
+    dea__add_flat(&tensors, dx, large, 1);
+    dea__add_flat(&tensors, dgain, small, 1);
+    dea__add_flat(&tensors, dbias, small, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     const dea__isa_table isa = dea__select(DEA_ISA_AUTO);
     if (dgain) isa.norm_columns(x, dy, saved, saved + rows, rows, width, dgain);
     if (dbias) isa.add_columns(dy, rows, width, dbias);
@@ -5559,7 +5563,9 @@ DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, 
     if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
     if (status != DEA_OK) return status;
     const size_t w = (size_t)width;
-    if (dea__partial_overlap(table, y, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    if (dea__partial_overlap(table, y, (size_t)vocab * w, (size_t)rows * w) ||
+        dea__shares(ids, (size_t)rows * sizeof *ids, y, (size_t)rows * w * sizeof *y))
+        return DEA_ERR_ALIAS;
     for (int i = 0; i < rows; i++)
         for (size_t c = 0; c < w; c++) y[(size_t)i * w + c] = DEA__REAL(scale * (double)table[(size_t)ids[i] * w + c]);
     return DEA_OK;
@@ -5572,7 +5578,9 @@ DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, de
     if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
     if (status != DEA_OK) return status;
     const size_t w = (size_t)width;
-    if (dea__partial_overlap(dtable, dy, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    if (dea__partial_overlap(dtable, dy, (size_t)vocab * w, (size_t)rows * w) ||
+        dea__shares(ids, (size_t)rows * sizeof *ids, dtable, (size_t)vocab * w * sizeof *dtable))
+        return DEA_ERR_ALIAS;
     for (int i = 0; i < rows; i++)
         for (size_t c = 0; c < w; c++)
             dtable[(size_t)ids[i] * w + c] += DEA__REAL(scale * (double)dy[(size_t)i * w + c]);
@@ -5608,6 +5616,13 @@ DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *
     if (!loss) return DEA_ERR_NULL;
     const dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
     if (status != DEA_OK) return status;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, logits, (size_t)rows * (size_t)classes * sizeof *logits, 0);
+    dea__add_flat(&tensors, targets, (size_t)rows * sizeof *targets, 0);
+    dea__add_flat(&tensors, loss, sizeof *loss, 1);
+    dea__add_flat(&tensors, counted, sizeof *counted, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     double total = 0;
     for (int i = 0; i < rows; i++) {
         if (targets[i] < 0) continue;
@@ -5629,6 +5644,8 @@ DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int 
     dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
     if (status == DEA_OK) status = dea__check_elementwise(logits, dlogits, (size_t)rows * (size_t)classes);
     if (status != DEA_OK) return status;
+    if (dea__shares(targets, (size_t)rows * sizeof *targets, dlogits, (size_t)rows * (size_t)classes * sizeof *dlogits))
+        return DEA_ERR_ALIAS;
     for (int i = 0; i < rows; i++) {
         const dea_real *x = logits + (size_t)i * (size_t)classes;
         dea_real *dx = dlogits + (size_t)i * (size_t)classes;
@@ -7894,7 +7911,8 @@ DEA_API dea_adamw dea_adamw_init(void) {
 }
 
 static dea_status dea__check_adamw(const dea_adamw *o, int64_t step, double lr_factor) {
-    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0))
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0) ||
+        !dea__finite(o->eps) || !dea__finite(o->weight_decay))
         return DEA_ERR_OPTION;
     for (int g = 0; g < DEA_GROUPS; g++)
         if (!(o->lr[g] >= 0 && o->clip[g] >= 0) || !dea__finite(o->lr[g]) || !dea__finite(o->clip[g]))
@@ -7908,6 +7926,15 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
     if (!optimiser || !table || !table->tensors || !params || !grads || !m || !v) return DEA_ERR_NULL;
     const dea_status status = dea__check_adamw(optimiser, step, lr_factor);
     if (status != DEA_OK) return status;
+    const size_t bytes = table->elements * sizeof *params;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, grads, bytes, 0);
+    dea__add_flat(&tensors, params, bytes, 1);
+    dea__add_flat(&tensors, m, bytes, 1);
+    dea__add_flat(&tensors, v, bytes, 1);
+    dea__add_flat(&tensors, norms, DEA_GROUPS * sizeof *norms, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     double squares[DEA_GROUPS] = {0};
     for (int i = 0; i < table->count; i++) {
         const dea_tensor *tensor = &table->tensors[i];

@@ -615,6 +615,8 @@ static void test_layer_norm(void **state) {
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, NULL, NULL, in + 1, out2, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, NULL, NULL, out, out + 8, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, out + 9, NULL, out, out2, 3, 4, 1e-5, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, out2 + 5, NULL, out, out2, 3, 4, 1e-5, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, NULL, out2, out, out2 + 3, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_NULL, dea_layer_norm_backward(NULL, NULL, saved, dy, out, NULL, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_NULL, dea_layer_norm_backward(in, NULL, NULL, dy, out, NULL, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_NULL, dea_layer_norm_backward(in, NULL, saved, NULL, out, NULL, NULL, 3, 4, NULL));
@@ -623,6 +625,9 @@ static void test_layer_norm(void **state) {
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, saved, dy, dy + 2, NULL, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, saved, dy, out, out + 11, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, saved, dy, out, out2, out2 + 3, 3, 4, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, out2, dy, out, out2 + 5, NULL, 3, 4, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, out2 + 3, dy, out, NULL, out2, 3, 4, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, out2, saved, dy, out, NULL, out2 + 1, 3, 4, NULL));
 }
 
 static void test_elementwise(void **state) {
@@ -678,6 +683,15 @@ static void test_embedding_and_cross_entropy(void **state) {
     REFUSED(DEA_ERR_INDEX, dea_embedding_backward(low, in, out, 3, 4, 2, 1));
     REFUSED(DEA_ERR_INDEX, dea_embedding_backward(high, in, out, 3, 4, 2, 1));
     REFUSED(DEA_ERR_ALIAS, dea_embedding_backward(ids, in, in + 5, 3, 4, 2, 1));
+    int *zeros = (int *)(void *)(out + 5); /* ids and targets inside an output */
+    zeros[0] = zeros[1] = zeros[2] = 0;
+    REFUSED(DEA_ERR_ALIAS, dea_embedding_forward(in, zeros, out, 3, 4, 2, 1));
+    REFUSED(DEA_ERR_ALIAS, dea_embedding_backward(zeros, in, out, 3, 4, 2, 1));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_backward(in, zeros, 1, out, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, zeros, out + 6, NULL, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, zeros, out, zeros + 2, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, ids, in + 11, NULL, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, ids, out, (int *)(void *)out, 3, 4, 0));
 
     double loss = -7;
     int counted = -7;
@@ -917,6 +931,22 @@ static void test_adamw(void **state) {
         assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_OPTION);
         *fields[i] = keep;
     }
+    for (int i = 0; i < LENGTH(fields); ++i) {
+        double keep = *fields[i];
+        *fields[i] = (double)INFINITY;
+        assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_OPTION);
+        *fields[i] = keep;
+    }
+    dea_real *const arenas[] = {p, g, m, v};
+    for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < i; ++j) { /* any two of the four, whole or by one element */
+            dea_real *at[4] = {p, g, m, v};
+            at[i] = arenas[j];
+            assert_status(dea_adamw_step(&o, &table, at[0], at[1], at[2], at[3], 1, 1, norms), DEA_ERR_ALIAS);
+            at[i] = arenas[j] + table.elements - 1;
+            assert_status(dea_adamw_step(&o, &table, at[0], at[1], at[2], at[3], 1, 1, norms), DEA_ERR_ALIAS);
+        }
+    assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, m + 5), DEA_ERR_ALIAS);
     o.beta1 = 1;
     assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_OPTION);
     assert_true(all_untouched());
