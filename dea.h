@@ -5759,6 +5759,7 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
     const dea_status status = dea__check_layer(layer);
     if (status != DEA_OK) return status;
     if (!table || !prefix) return DEA_ERR_NULL;
+    dea_layer places = *layer;
     const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
     const int qkv[2] = {3 * d_model, d_model}, rel[3] = {heads, d, d}, gate[2] = {heads, 2 * d + 2},
               out[2] = {d_model, d_model};
@@ -5770,14 +5771,14 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
         int decay;
         size_t *offset;
     } rows[8] = {
-        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &layer->w_qkv},
-        {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &layer->b_qkv},
-        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &layer->w_rel},
-        {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &layer->w_gate},
-        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &layer->c_gate},
-        {"w_o", 2, out, DEA_GROUP_MAIN, 1, &layer->w_o},
-        {"b_o", 1, out, DEA_GROUP_MAIN, 0, &layer->b_o},
-        {"temperature", 1, &heads, DEA_GROUP_MAIN, 0, &layer->temperatures},
+        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &places.w_qkv},
+        {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &places.b_qkv},
+        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &places.w_rel},
+        {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &places.w_gate},
+        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &places.c_gate},
+        {"w_o", 2, out, DEA_GROUP_MAIN, 1, &places.w_o},
+        {"b_o", 1, out, DEA_GROUP_MAIN, 0, &places.b_o},
+        {"temperature", 1, &heads, DEA_GROUP_MAIN, 0, &places.temperatures},
     };
     const dea_table before = *table;
     const int count = layer->use_temperature ? 8 : 7;
@@ -5789,6 +5790,7 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
             return added;
         }
     }
+    *layer = places;
     return DEA_OK;
 }
 
@@ -5874,6 +5876,19 @@ static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention 
     return p->total_bytes ? DEA_OK : DEA_ERR_OVERFLOW;
 }
 
+/* All tensors of the layer, in the arena of its parameters or of their gradients. */
+static void dea__add_layer(dea__tensors *tensors, const dea_layer *layer, const dea_real *arena, int is_output) {
+    const size_t D = (size_t)layer->d_model, h = (size_t)layer->heads, d = D / h, real = sizeof(dea_real);
+    dea__add_flat(tensors, arena + layer->w_qkv, 3 * D * D * real, is_output);
+    dea__add_flat(tensors, arena + layer->b_qkv, 3 * D * real, is_output);
+    dea__add_flat(tensors, arena + layer->w_rel, h * d * d * real, is_output);
+    dea__add_flat(tensors, arena + layer->w_gate, h * (2 * d + 2) * real, is_output);
+    dea__add_flat(tensors, arena + layer->c_gate, h * real, is_output);
+    dea__add_flat(tensors, arena + layer->w_o, D * D * real, is_output);
+    dea__add_flat(tensors, arena + layer->b_o, D * real, is_output);
+    if (layer->use_temperature) dea__add_flat(tensors, arena + layer->temperatures, h * real, is_output);
+}
+
 DEA_API size_t dea_layer_cache_count(const dea_layer *layer, const dea_attention *a) {
     dea__layer_places p;
     return dea__layer_layout(layer, a, NULL, NULL, NULL, &p) == DEA_OK ? p.cache_count : 0;
@@ -5894,19 +5909,27 @@ DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *par
     status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
     if (status != DEA_OK) return status;
     const int rows = a->batch * a->seq_q, d_model = layer->d_model;
-    const size_t count = (size_t)rows * (size_t)d_model;
-    if (dea__partial_overlap(x, y, count, count) || dea__partial_overlap(x, cache, count, p.cache_count) ||
-        dea__partial_overlap(y, cache, count, p.cache_count))
-        return DEA_ERR_ALIAS;
+    const size_t bytes = (size_t)rows * (size_t)d_model * sizeof *x;
     dea_attention ready = *a;
+    dea__tensors tensors;
+    tensors.count = 0;
+    ready.q = ready.k = ready.v = NULL; /* they are part of the cache */
+    dea__add_inputs(&tensors, &ready);
+    dea__add_layer(&tensors, layer, params, 0);
+    dea__add_flat(&tensors, x, bytes, 0);
+    dea__add_flat(&tensors, y, bytes, 1);
+    dea__add_flat(&tensors, cache, p.cache_count * sizeof *cache, 1);
+    dea__add_maps(&tensors, a);
+    dea__add_flat(&tensors, workspace, p.total_bytes, 1);
     ready.q = p.qkv;
     ready.k = p.qkv + d_model;
     ready.v = p.qkv + 2 * d_model;
-    status = dea__check_attention(&ready, 1); /* before anything is written */
-    if (status == DEA_OK) *a = ready;
-    if (status == DEA_OK)
-        status = dea_linear_forward(x, params + layer->w_qkv, params + layer->b_qkv, p.qkv, rows, d_model, 3 * d_model,
-                                    &a->threads);
+    status = dea__check_attention(&ready, 1); /* all that can be wrong, before anything is written */
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    *a = ready;
+    status = dea_linear_forward(x, params + layer->w_qkv, params + layer->b_qkv, p.qkv, rows, d_model, 3 * d_model,
+                                &a->threads);
     if (status == DEA_OK) status = dea_forward(a, p.o, p.saved, p.inner, p.inner_bytes);
     if (status == DEA_OK)
         status =
@@ -5925,10 +5948,18 @@ DEA_API dea_status dea_layer_backward(const dea_layer *layer, const dea_real *pa
     if (status == DEA_OK) status = dea__check_attention(a, 1);
     if (status != DEA_OK) return status;
     const int rows = a->batch * a->seq_q, d_model = layer->d_model;
-    const size_t count = (size_t)rows * (size_t)d_model;
-    if (dea__partial_overlap(dx, x, count, count) || dea__partial_overlap(dx, dy, count, count) ||
-        dea__partial_overlap(dx, cache, count, p.cache_count))
-        return DEA_ERR_ALIAS;
+    const size_t bytes = (size_t)rows * (size_t)d_model * sizeof *x;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_layer(&tensors, layer, params, 0);
+    dea__add_flat(&tensors, x, bytes, 0);
+    dea__add_flat(&tensors, cache, p.cache_count * sizeof *cache, 0);
+    dea__add_flat(&tensors, dy, bytes, 0);
+    dea__add_flat(&tensors, dx, bytes, 1);
+    dea__add_layer(&tensors, layer, grads, 1);
+    dea__add_flat(&tensors, workspace, p.total_bytes, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS; /* before anything is added to */
     dea_gradients g;
     memset(&g, 0, sizeof g);
     g.dq = p.dqkv;
@@ -5960,6 +5991,11 @@ DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attenti
     if (grads) {
         g.dw_gate = grads + layer->w_gate;
         g.dc_gate = grads + layer->c_gate;
+        dea__tensors tensors; /* the rest is checked by dea_gate_loss, which knows only `saved` of the cache */
+        tensors.count = 0;
+        dea__add_flat(&tensors, cache, p.cache_count * sizeof *cache, 0);
+        dea__add_gradients(&tensors, a, &g);
+        if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     }
     return dea_gate_loss(a, gate, p.saved, &g, result, p.inner, p.inner_bytes);
 }

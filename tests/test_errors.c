@@ -807,13 +807,10 @@ static void test_layer_setup(void **state) {
     none = dea_layer_init(INT32_MAX - 1, 2);
     assert_status(dea_layer_register(&none, &table, ""), DEA_ERR_OVERFLOW);
     table.capacity = 3;
-    none = layer;
-    watch(&table, sizeof table);
-    watch(&none, sizeof none);
-    assert_status(dea_layer_register(&none, &table, ""), DEA_ERR_CAPACITY); /* half registered would be worse */
-    assert_int_equal(table.count, 0);
-    assert_int_equal(table.elements, 0);
     watch_count = 0;
+    watch(&table, sizeof table), watch(&layer, sizeof layer);
+    assert_status(dea_layer_register(&layer, &table, ""), DEA_ERR_CAPACITY); /* half registered would be worse */
+    assert_true(all_untouched());
     assert_status(dea_layer_reset(NULL, x, 1), DEA_ERR_NULL);
     assert_status(dea_layer_reset(&layer, NULL, 1), DEA_ERR_NULL);
     assert_status(dea_layer_reset(&odd, x, 1), DEA_ERR_SHAPE);
@@ -869,6 +866,54 @@ static void test_layer_calls(void **state) {
     assert_true(all_untouched());
     assert_true(!dea_layer_workspace(NULL, a, NULL) && !dea_layer_workspace(y, NULL, NULL) &&
                 !dea_layer_cache_count(NULL, a));
+}
+
+/* Memory shared where it must not be: nothing is written, neither by the layer nor by the parts it calls. */
+static void test_layer_aliasing(void **state) {
+    (void)state;
+    layer_victim l;
+    draw_layer(&l);
+    dea_attention *a = &l.a, other = l.a;
+    const dea_layer *y = &l.layer;
+    dea_real *P = l.params, *C = l.cache, *G = l.grads, *inside = (dea_real *)(void *)l.workspace;
+    char *W = l.workspace;
+    size_t B = l.bytes;
+    const size_t places[] = {y->w_qkv, y->b_qkv, y->w_rel, y->w_gate, y->c_gate, y->w_o, y->b_o, y->temperatures};
+    for (int i = 0; i < LENGTH(places); ++i) {
+        assert_status(dea_layer_forward(y, P, a, l.x, P + places[i], C, W, B), DEA_ERR_ALIAS);
+        assert_status(dea_layer_forward(y, P, a, l.x, l.y, P + places[i], W, B), DEA_ERR_ALIAS);
+        assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, P + places[i], G, W, B), DEA_ERR_ALIAS);
+        assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, G + places[i], G, W, B), DEA_ERR_ALIAS);
+    }
+    assert_status(dea_layer_forward(y, P, a, l.x, inside + 1, C, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_forward(y, P, a, inside + 1, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_forward(y, P, a, l.x, l.y, inside, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_forward(y, inside, a, l.x, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, inside, l.dx, G, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, inside, G, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, l.dx, inside, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, l.labels, G, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+
+    for (int i = 0; i < 18; ++i) C[i] = l.y[i] = 0.5; /* labels where the forward would write */
+    watch(C, l.cache_count * sizeof *C), watch(l.y, 36 * sizeof *l.y), watch(&other, sizeof other);
+    other.labels = C, other.q = l.x;
+    memcpy(watching[2].copy, &other, sizeof other);
+    assert_status(dea_layer_forward(y, P, &other, l.x, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+    other.labels = l.y;
+    watch(C, l.cache_count * sizeof *C), watch(l.y, 36 * sizeof *l.y);
+    assert_status(dea_layer_forward(y, P, &other, l.x, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+
+    dea_real *far = take_reals(l.table.elements + l.cache_count); /* the gate's gradient over the cache's o */
+    watch(far, (l.table.elements + l.cache_count) * sizeof *far);
+    assert_status(dea_layer_gate_loss(y, a, &l.gate, far + y->w_gate - 3 * 36, far, &l.result, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+
+    other = dea_layer_attention(y, P, 1 << 16, 1 << 15); /* more rows than an int counts */
+    assert_true(!dea_layer_workspace(y, &other, NULL) && !dea_layer_cache_count(y, &other));
+    assert_status(dea_layer_forward(y, P, &other, l.x, l.y, C, W, B), DEA_ERR_OVERFLOW);
 }
 
 static void test_layer_options(void **state) {
@@ -1012,6 +1057,7 @@ int main(void) {
         TEST(test_table),
         TEST(test_layer_setup),
         TEST(test_layer_calls),
+        TEST(test_layer_aliasing),
         TEST(test_layer_options),
         TEST(test_adamw),
         TEST(test_isotonic),
