@@ -5601,13 +5601,14 @@ static dea_status dea__check_classes(const dea_real *logits, const int *targets,
     return DEA_OK;
 }
 
-/* log sum_c exp(x_c) */
-static double dea__log_sum_exp(const dea_real *x, int count) {
-    double largest = (double)x[0], sum = 0;
+/* log sum_c exp(x_c - largest), and the largest x apart: beside a large one the logarithm would lose its digits. */
+static double dea__log_sum_exp(const dea_real *x, int count, double *largest) {
+    double sum = 0;
+    *largest = (double)x[0];
     for (int c = 1; c < count; c++)
-        if ((double)x[c] > largest) largest = (double)x[c];
-    for (int c = 0; c < count; c++) sum += exp((double)x[c] - largest);
-    return largest + log(sum);
+        if ((double)x[c] > *largest) *largest = (double)x[c];
+    for (int c = 0; c < count; c++) sum += exp((double)x[c] - *largest);
+    return log(sum);
 }
 
 DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted,
@@ -5627,10 +5628,10 @@ DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *
     for (int i = 0; i < rows; i++) {
         if (targets[i] < 0) continue;
         const dea_real *x = logits + (size_t)i * (size_t)classes;
-        double mean = 0;
-        for (int c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / classes;
-        total += dea__log_sum_exp(x, classes) - (1 - smoothing) * (double)x[targets[i]] -
-                 (smoothing > 0 ? smoothing * mean : 0);
+        double largest, mean = 0; /* of largest - x */
+        const double log_sum = dea__log_sum_exp(x, classes, &largest);
+        for (int c = 0; smoothing > 0 && c < classes; c++) mean += (largest - (double)x[c]) / classes;
+        total += log_sum + (1 - smoothing) * (largest - (double)x[targets[i]]) + smoothing * mean;
     }
     *loss = used ? total / used : 0;
     if (counted) *counted = used;
@@ -5653,10 +5654,11 @@ DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int 
             memset(dx, 0, (size_t)classes * sizeof *dx);
             continue;
         }
-        const double total = dea__log_sum_exp(x, classes);
+        double largest;
+        const double log_sum = dea__log_sum_exp(x, classes, &largest);
         for (int c = 0; c < classes; c++) {
             const double wanted = smoothing / classes + (c == targets[i] ? 1 - smoothing : 0);
-            dx[c] = DEA__REAL(d_loss / used * (exp((double)x[c] - total) - wanted));
+            dx[c] = DEA__REAL(d_loss / used * (exp((double)x[c] - largest - log_sum) - wanted));
         }
     }
     return DEA_OK;
