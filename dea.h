@@ -273,7 +273,8 @@ DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, con
  * [width] or NULL (1 and 0). saved [2,rows]: mean and 1/sqrt(var + eps), or NULL at inference. */
 DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y,
                                           dea_real *saved, int rows, int width, double eps, const dea_threads *threads);
-/* dx written (may be NULL, may be dy); dgain and dbias added to (may be NULL). */
+/* dx written (may be NULL, may be dy); dgain and dbias added to (may be NULL). x may be as large as it likes in forward; here
+ * a row's sum of dy gain (x - mean) must fit in dea_real. */
 DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved,
                                            const dea_real *dy, dea_real *dx, dea_real *dgain, dea_real *dbias, int rows,
                                            int width, const dea_threads *threads);
@@ -938,6 +939,25 @@ static double dea__dot(const dea_real *x, const dea_real *y, int n) {
     double sum = 0;
     for (int i = 0; i < n; i++) sum += (double)x[i] * (double)y[i];
     return sum;
+}
+
+/* A row of a layer norm whose squares overflow dea_real (see dea__norm_row), in units of its largest |x|. */
+static void dea__norm_far_row(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, ptrdiff_t n,
+                              double eps, dea_real *mean_out, dea_real *scale_out) {
+    double unit = 0, sum = 0, squares = 0;
+    for (ptrdiff_t j = 0; j < n; j++)
+        if (fabs((double)x[j]) > unit) unit = fabs((double)x[j]);
+    for (ptrdiff_t j = 0; j < n; j++) sum += (double)x[j] / unit;
+    const double mean = sum / (double)n;
+    for (ptrdiff_t j = 0; j < n; j++) squares += ((double)x[j] / unit - mean) * ((double)x[j] / unit - mean);
+    const int flat = squares == 0; /* then eps decides, which may be nothing beside unit^2 */
+    const double scale = 1 / sqrt(squares / (double)n + eps / unit / unit);
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double hat = flat ? 0 : ((double)x[j] / unit - mean) * scale;
+        y[j] = DEA__REAL(hat * (gain ? (double)gain[j] : 1) + (bias ? (double)bias[j] : 0));
+    }
+    *mean_out = DEA__REAL(mean * unit);
+    *scale_out = DEA__REAL(flat ? 1 / sqrt(eps) : scale / unit);
 }
 
 /* The product of room 4 over several workers, and whether it is the one to take: see dea__gemm. */
@@ -1738,7 +1758,11 @@ static void dea__norm_row(const dea_real *x, const dea_real *gain, const dea_rea
     }
     const double left = (double)dea__lane_sum(rest) / (double)n;
     const double variance = (double)dea__lane_sum(squares) / (double)n - left * left;
-    const double scale = 1 / sqrt((variance > 0 || variance != variance ? variance : 0) + eps);
+    if (!dea__finite(variance)) {
+        dea__norm_far_row(x, gain, bias, y, n, eps, mean_out, scale_out);
+        return;
+    }
+    const double scale = 1 / sqrt((variance > 0 ? variance : 0) + eps);
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
         dea__vec hat = (dea__load_some(x + j, n - j) - dea__splat(mean) - dea__splat(DEA__REAL(left))) *
                        dea__splat(DEA__REAL(scale));
