@@ -98,7 +98,7 @@ typedef enum dea_status {
     DEA_ERR_ISA = -17,            /* the instruction set asked for is not there on this CPU or in this build */
     DEA_ERR_INDEX = -18,          /* an embedding id or class index is out of range */
     DEA_ERR_CAPACITY = -19,       /* a table or buffer given by the caller is full, or a name is too long */
-    DEA_ERR_NONFINITE = -20,      /* a gradient holds NaN or infinity; nothing was updated */
+    DEA_ERR_NONFINITE = -20,      /* a gradient or its square is NaN or infinite; nothing was updated */
     DEA_ERR_ISOLATION = -21,      /* one loss reached a gradient that belongs to the other */
     DEA_ERR_LABELS_MISSING = -22, /* the gate loss needs alpha labels */
     DEA_ERR_FROZEN = -23,         /* a frozen buffer was written, or an unfrozen or empty one read */
@@ -647,7 +647,8 @@ DEA_API dea_adamw dea_adamw_init(void);
 
 /* One step over every tensor of the table. m and v are the moments, zero before the first step; step counts from 1;
  * lr_factor multiplies both learning rates (a schedule). norms [DEA_GROUPS] (may be NULL): gradient norms before clipping.
- * DEA_ERR_NONFINITE if any gradient is NaN or infinite: parameters and moments are then untouched. */
+ * DEA_ERR_NONFINITE if any gradient is NaN or infinite, or so large that the square of a group's norm, clipped, does not fit
+ * in dea_real: parameters and moments are then untouched. DEA_ERR_ALIAS if two of the arenas share memory. */
 DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params,
                                   const dea_real *grads, dea_real *m, dea_real *v, int64_t step, double lr_factor,
                                   double *norms);
@@ -655,7 +656,8 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
 /* A training loop counts s = 0, 1, ...: dea_gamma(s, ...), dea_warmup_cosine(s, ...), dea_adamw_step(..., s + 1, ...).
  * (15): 1 at step 0, falling linearly to 0 at anneal_steps (10,000 in the paper), 0 after. */
 DEA_API double dea_gamma(int64_t step, int64_t anneal_steps);
-/* (29): (step+1)/warmup below warmup, then (1 + cos(pi (step - warmup)/(total - warmup)))/2; 0 from `total` on. */
+/* (29): (step+1)/warmup below warmup, then (1 + cos(pi (step - warmup)/(total - warmup)))/2; 0 from `total` on. A negative
+ * step or warmup counts as 0. */
 DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total);
 
 /* ---- oracle helpers ---------------------------------------------------------------------------------------------- */
@@ -672,10 +674,12 @@ DEA_API double dea_mock_alpha(uint64_t seed, uint64_t index);
 DEA_API size_t dea_isotonic_workspace(int count);
 /* Pool adjacent violators: the nondecreasing step function nearest to y [count] over x [count] in weighted squares (weight
  * NULL: 1; equal x are pooled first). Writes *knots <= count points to knot_x, knot_y (room for `count` each): the first and
- * last x of every pool. */
+ * last x of every pool. DEA_ERR_OPTION for x or y beyond half of DBL_MAX, weights that are not above 0, and weights whose sum
+ * is beyond half of DBL_MAX. */
 DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const double *weight, int count, double *knot_x,
                                     double *knot_y, int *knots, void *workspace, size_t workspace_bytes);
-/* Straight lines between knots, constant outside. */
+/* Straight lines between knots, constant outside. NAN if x is, without knots, and between knots that are further apart than
+ * DBL_MAX, which dea_isotonic_fit never makes. */
 DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, int knots, double x);
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
@@ -772,7 +776,7 @@ DEA_API const char *dea_status_string(dea_status status) {
     case DEA_ERR_CAPACITY:
         return "a table or buffer is full, or a name is too long";
     case DEA_ERR_NONFINITE:
-        return "a gradient holds NaN or infinity; nothing was updated";
+        return "a gradient or its square is NaN or infinite; nothing was updated";
     case DEA_ERR_ISOLATION:
         return "one loss reached a gradient that belongs to the other";
     case DEA_ERR_LABELS_MISSING:
@@ -8007,14 +8011,14 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
         }
         squares[tensor->group] += sum;
     }
-    for (int g = 0; g < DEA_GROUPS; g++)
-        if (!dea__finite(squares[g])) return DEA_ERR_NONFINITE;
     double clip[DEA_GROUPS];
     for (int g = 0; g < DEA_GROUPS; g++) {
         const double norm = sqrt(squares[g]);
-        if (norms) norms[g] = norm;
         clip[g] = optimiser->clip[g] > 0 && norm > optimiser->clip[g] ? optimiser->clip[g] / norm : 1;
+        if (!(squares[g] * clip[g] * clip[g] <= (double)DEA__REAL_MAX))
+            return DEA_ERR_NONFINITE; /* v could not hold it */
     }
+    for (int g = 0; norms && g < DEA_GROUPS; g++) norms[g] = sqrt(squares[g]);
     const double correct1 = 1 - pow(optimiser->beta1, (double)step), correct2 = 1 - pow(optimiser->beta2, (double)step);
     for (int i = 0; i < table->count; i++) {
         const dea_tensor *tensor = &table->tensors[i];
@@ -8039,6 +8043,8 @@ DEA_API double dea_gamma(int64_t step, int64_t anneal_steps) {
 
 DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total) {
     if (step >= total) return 0;
+    if (step < 0) step = 0;
+    if (warmup < 0) warmup = 0;
     if (step < warmup) return (double)(step + 1) / (double)warmup;
     return (1 + cos(DEA__PI * (double)(step - warmup) / (double)(total - warmup))) / 2;
 }
@@ -8105,7 +8111,7 @@ static void dea__sort_pools(dea__pool *p, size_t count) {
 
 static void dea__merge_pool(dea__pool *into, const dea__pool *from) {
     const double weight = into->weight + from->weight;
-    into->y = (into->y * into->weight + from->y * from->weight) / weight;
+    into->y += (from->y - into->y) * (from->weight / weight); /* no product that could overflow or vanish */
     into->weight = weight;
     into->last_x = from->last_x;
 }
@@ -8123,9 +8129,24 @@ DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const doub
     if (count <= 0) return DEA_ERR_SHAPE;
     const dea_status status = dea__check_workspace(workspace, workspace_bytes, dea_isotonic_workspace(count));
     if (status != DEA_OK) return status;
-    for (int i = 0; i < count; i++)
-        if (!dea__finite(x[i]) || !dea__finite(y[i]) || (weight && !(weight[i] > 0 && dea__finite(weight[i]))))
+    const size_t bytes = (size_t)count * sizeof(double);
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, x, bytes, 0);
+    dea__add_flat(&tensors, y, bytes, 0);
+    dea__add_flat(&tensors, weight, bytes, 0);
+    dea__add_flat(&tensors, knot_x, bytes, 1);
+    dea__add_flat(&tensors, knot_y, bytes, 1);
+    dea__add_flat(&tensors, knots, sizeof *knots, 1);
+    dea__add_flat(&tensors, workspace, dea_isotonic_workspace(count), 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
+    double total = 0; /* half of the range, so that no difference and no sum of weights overflows below */
+    for (int i = 0; i < count; i++) {
+        total += weight ? weight[i] : 1;
+        if (!(fabs(x[i]) <= DBL_MAX / 2 && fabs(y[i]) <= DBL_MAX / 2 && total <= DBL_MAX / 2) ||
+            (weight && !(weight[i] > 0)))
             return DEA_ERR_OPTION;
+    }
     dea__pool *pools = (dea__pool *)workspace;
     for (int i = 0; i < count; i++) {
         pools[i].x = pools[i].last_x = x[i];
@@ -8167,8 +8188,9 @@ DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, in
         else
             high = middle;
     }
-    const double share = (x - knot_x[low]) / (knot_x[high] - knot_x[low]);
-    return knot_y[low] + share * (knot_y[high] - knot_y[low]);
+    const double span = knot_x[high] - knot_x[low], rise = knot_y[high] - knot_y[low];
+    if (!dea__finite(span) || !dea__finite(rise)) return NAN;
+    return knot_y[low] + (x - knot_x[low]) / span * rise;
 }
 
 /* ==== 12. Checks ================================================================================================== */

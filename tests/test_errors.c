@@ -1003,6 +1003,13 @@ static void test_isotonic(void **state) {
     int knots = -7;
     size_t bytes = dea_isotonic_workspace(3);
     char *s = take(bytes + 64);
+    watch(kx, sizeof kx), watch(ky, sizeof ky), watch(&knots, sizeof knots), watch(x, sizeof x), watch(y, sizeof y);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, kx, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, x, ky, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, ky, 3, kx, ky, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, (int *)(void *)(y + 2), s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, (double *)(void *)s, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
     watch(kx, sizeof kx), watch(ky, sizeof ky), watch(&knots, sizeof knots);
     assert_status(dea_isotonic_fit(NULL, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_NULL);
     assert_status(dea_isotonic_fit(x, NULL, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_NULL);
@@ -1021,6 +1028,12 @@ static void test_isotonic(void **state) {
     assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
     x[1] = 2, y[0] = (double)INFINITY;
     assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
+    y[0] = 1.7e308; /* differences and sums must stay finite */
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
+    y[0] = 3, x[0] = -1.7e308;
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
+    x[0] = 1, w[0] = w[1] = w[2] = 5e307;
+    assert_status(dea_isotonic_fit(x, y, w, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
     assert_true(all_untouched());
     assert_true(!dea_isotonic_workspace(0) && !dea_isotonic_workspace(-1));
     assert_true(isnan(dea_isotonic_apply(NULL, ky, 3, 1)) && isnan(dea_isotonic_apply(kx, ky, 0, 1)));
