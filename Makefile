@@ -134,9 +134,11 @@ $(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
 
 bench: $(BUILD)/bench ## build/bench: speed and memory beside the FMA peak; see build/bench --help
 
-$(BUILD)/bench: bench/bench.c dea.h
+BENCH_OBJ := $(patsubst %,$(BUILD)/examples/%.o,text/error text/safe_file text/utf8 visualize/gnuplot)
+
+$(BUILD)/bench: bench/bench.c $(BENCH_OBJ) dea.h
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $< $(LDFLAGS) $(LIBS) -o $@
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $< $(BENCH_OBJ) $(LDFLAGS) $(LIBS) -o $@
 
 bench-meta: $(BUILD)/meta_bench ## a meta-attention block against the FMA peak of one core
 	$(BUILD)/meta_bench

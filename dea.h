@@ -2173,16 +2173,17 @@ static double dea__normalise(dea_real *e, int n, int width) {
     return sigma;
 }
 
-/* Subtracts the mean key. Both energies change by a constant a row, which (3) removes; without it float cancels badly and
- * equal keys would not come out equal. Two passes: the second takes away the rounding of the first mean. Non-finite keys are
- * left out of the mean, since rows that do not see them must not feel them. kbar is the sum of what was subtracted. */
-static void dea__centre(dea_real *k, int keys, int d, dea_real *kbar) {
+/* Subtracts the mean of the first `over` keys. Both energies change by a constant a row, which (3) removes; without it float
+ * cancels badly and equal keys would not come out equal. Two passes: the second takes away the rounding of the first mean.
+ * Non-finite keys are left out of the mean. kbar is the sum of what was subtracted. With a causal mask over = 1: every row
+ * sees the first key, and must not feel the rounding of later ones. */
+static void dea__centre(dea_real *k, int keys, int over, int d, dea_real *kbar) {
     memset(kbar, 0, (size_t)d * sizeof *kbar);
     for (int pass = 0; pass < 2; pass++)
         for (int c = 0; c < d; c++) {
             double sum = 0;
             int count = 0;
-            for (int j = 0; j < keys; j++) {
+            for (int j = 0; j < over; j++) {
                 const double x = (double)k[(size_t)j * (size_t)d + (size_t)c];
                 if (dea__finite(x)) sum += x, count++;
             }
@@ -2198,7 +2199,7 @@ static void dea__plain_energies(const dea_attention *a, int b, int h, dea__plain
     const dea__view q = dea__q_view(a, a->q), k = dea__k_view(a, a->k);
     dea__gather(&q, b, h, tq, w->q);
     dea__gather(&k, b, h, keys, w->k);
-    dea__centre(w->k, keys, d, w->kbar);
+    dea__centre(w->k, keys, a->causal && keys > 1 ? 1 : keys, d, w->kbar);
     dea__blas_gemm(0, 1, tq, d, d, 1, w->q, d, a->w_rel + (size_t)h * (size_t)d * (size_t)d, d, 0, w->u, d, NULL);
     for (int i = 0; i < tq; i++)
         for (int c = 0; c < d; c++) w->u[(size_t)i * (size_t)d + (size_t)c] -= w->kbar[c];
@@ -2421,7 +2422,8 @@ static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h,
         const double shift = (double)saved[2 * tq + i], sum = (double)saved[3 * tq + i];
         double delta = 0;
         for (int j = 0; j < n; j++) { /* forward: A = exp(S - shift)/sum, then the dropout mask */
-            const double weight = exp(t * dea__bracket(w, row + (size_t)j) - shift) / sum;
+            const double score = (double)DEA__REAL(t * dea__bracket(w, row + (size_t)j)); /* rounded as there */
+            const double weight = exp(score - shift) / sum;
             const double d_weight = (double)w->grad[row + (size_t)j] * dea__keep(a, key, j);
             w->p[row + (size_t)j] = DEA__REAL(weight);
             w->grad[row + (size_t)j] = DEA__REAL(d_weight);
@@ -2514,8 +2516,9 @@ static size_t dea__plain_workspace(const dea_attention *a) {
 
 /* One query row in the element passes. */
 typedef struct dea__row {
-    dea_real s0, s1;  /* forward: what turns raw energies into t L Et. backward: t/(sigma + eps) */
-    dea_real w0, w1;  /* gate weights of both energies, for the same units, times -L */
+    dea_real e0, e1;  /* what turns the energies of the maps into t L Et */
+    dea_real s0, s1;  /* backward: t/(sigma + eps) */
+    dea_real w0, w1;  /* gate weights of the energies of the maps, times -L */
     dea_real gate;    /* -L w_q.q */
     dea_real shift;   /* subtracted from the scores before exp, in natural units */
     dea_real absent;  /* backward: the value of dA - delta where dropout removed the weight, -delta */
@@ -2599,6 +2602,7 @@ typedef struct dea__buffers {
     dea_real *scale0, *scale1, *ones, *minus_delta, *sums, *gates;
     dea__row *rows;
     dea__idx *sees, *reach; /* keys a row sees; the same for its group of ROWS rows, rounded up */
+    dea_real *u;            /* backward: U of a block, unscaled */
     dea_real *x, *y, *dmap, *p, *label;
     /* gradients */
     dea_real *dk, *dv, *column, *dw;
@@ -2770,8 +2774,8 @@ DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_r
                                     dea__idx to, const dea__row *row, dea__vec *sums) {
 #define DEA__AT (v / per * DEA__TILE + j + v % per * DEA__LANES)
     const int step = 2 * per;
-    const dea__vec s0[2] = {dea__splat(row[0].s0), dea__splat(row[1].s0)},
-                   s1[2] = {dea__splat(row[0].s1), dea__splat(row[1].s1)},
+    const dea__vec s0[2] = {dea__splat(row[0].e0), dea__splat(row[1].e0)},
+                   s1[2] = {dea__splat(row[0].e1), dea__splat(row[1].e1)},
                    w0[2] = {dea__splat(row[0].w0), dea__splat(row[1].w0)},
                    w1[2] = {dea__splat(row[0].w1), dea__splat(row[1].w1)},
                    gate[2] = {dea__splat(row[0].gate), dea__splat(row[1].gate)};
@@ -2819,12 +2823,12 @@ static DEA__NOINLINE void dea__masked_weights(const dea_real *x, const dea_real 
 }
 
 /* 1 if exp of every score of a tile is a normal number, so that nothing need be subtracted. A score lies between its two
- * energies, so these are looked at. Rows as in weights (scaled by s0 and s1), or with row NULL energies as they are. */
+ * energies, so these are looked at. */
 static DEA__NOINLINE int dea__mild(const dea_real *x, const dea_real *y, dea__idx rows, dea__idx n,
                                    const dea__row *row) {
     dea__vec largest = dea__splat(0), least = dea__splat(0);
     for (dea__idx r = 0; r < rows; r++, x += DEA__TILE, y += DEA__TILE) {
-        const dea__vec s0 = dea__splat(row ? row[r].s0 : 1), s1 = dea__splat(row ? row[r].s1 : 1);
+        const dea__vec s0 = dea__splat(row[r].e0), s1 = dea__splat(row[r].e1);
         for (dea__idx j = 0; j < n; j += DEA__LANES) {
             const dea__vec a = dea__load(x + j) * s0, b = dea__load(y + j) * s1;
             largest = dea__largest(dea__largest(a, b), largest);
@@ -2855,7 +2859,7 @@ DEA__INLINE dea__vec dea__kept(uint32_t first, const dea__row *row, uint32_t thr
 /* s = t L S_mix of one row, the lowest number where `keep` is 0; returns the largest. */
 DEA__INLINE dea__vec dea__scores_steps(const int step, const dea__cells *c, const dea_real *x_, const dea_real *y_,
                                        dea_real *s, dea__idx from, dea__idx to, const dea__row *row, dea__vec top) {
-    const dea__vec s0 = dea__splat(row->s0), s1 = dea__splat(row->s1), w0 = dea__splat(row->w0),
+    const dea__vec s0 = dea__splat(row->e0), s1 = dea__splat(row->e1), w0 = dea__splat(row->w0),
                    w1 = dea__splat(row->w1), gate = dea__splat(row->gate), lowest = dea__splat(-DEA__REAL_MAX),
                    gamma = dea__splat(c->gamma);
     for (dea__idx j = from; j < to; j += step * DEA__LANES) {
@@ -2912,14 +2916,15 @@ static DEA__NOINLINE void dea__weights_any(const dea__cells *c, dea_real *s, dea
     dea__store(sum, dea__load(sum) + (total + dea__shifted_steps(1, c, s, most, n, row)));
 }
 
-/* Backward of one row. x, y: t L Et. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
+/* Backward of one row, with the very operations of the forward. On entry d is dA - delta, on exit dEt0/t; g becomes dEt1/t; p the weights. Four planes
  * of sums, BLOCK rows each: of d, g, d x, g y. column (may be NULL) += g s1. */
 DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cells *c, const dea_real *x_,
                                    const dea_real *y_, dea_real *d, dea_real *g, dea_real *p, dea_real *column,
                                    dea__idx from, dea__idx to, const dea__row *row, dea_real *sums) {
     const dea__vec w0 = dea__splat(row->w0), w1 = dea__splat(row->w1), gate = dea__splat(row->gate),
-                   s1 = dea__splat(row->s1), shift = dea__splat(row->shift * DEA__LOG2_UNIT),
-                   low = dea__splat(DEA__EXP_LOW), gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
+                   e0 = dea__splat(row->e0), e1 = dea__splat(row->e1), s1 = dea__splat(row->s1),
+                   shift = dea__splat(row->shift * DEA__LOG2_UNIT), low = dea__splat(DEA__EXP_LOW),
+                   gamma = dea__splat(c->gamma), absent = dea__splat(row->absent);
     dea__vec m0[2], m1[2], r0[2], r1[2];
     for (int v = 0; v < 2; v++) m0[v] = m1[v] = r0[v] = r1[v] = dea__splat(0);
     for (dea__idx j = from; j < to; j += step * DEA__LANES) {
@@ -2933,7 +2938,8 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
                 z[v] = dea__pick((dea__ints)(label == label), z[v] + gamma * (label - z[v]), z[v]);
             }
         }
-        DEA__EACH y[v] = y[v] - x[v];
+        DEA__EACH x[v] = x[v] * e0;
+        DEA__EACH y[v] = y[v] * e1 - x[v];
         DEA__EACH x[v] = x[v] + z[v] * y[v];
         if (any) {
             DEA__EACH x[v] =
@@ -2988,7 +2994,7 @@ static DEA__NOINLINE void dea__slopes_any(const dea__cells *c, const dea_real *x
     if (most < n) dea__slopes_steps(1, 1, c, x, y, d, g, p, column, most, n, row, sums);
 }
 
-/* Through the z-score: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
+/* Through the z-score, for energies x, y as they are in the maps: x = d - mean(d) - c0 x, y = g - mean(g) - c1 y, and column += y s1. keep: NULL, or 0 where a row does
  * not see. */
 static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real *d, const dea_real *g, dea_real *column,
                                        dea__idx n, dea_real mean0, dea_real mean1, dea_real c0, dea_real c1,
@@ -3019,7 +3025,8 @@ static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea_
         const dea_real *x = row + j0 / DEA__TILE * tile;
         const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
         const dea_real *keep = ramp + DEA__TILE - m;
-        for (dea__idx j = 0; j < m; j += DEA__LANES) sum += (dea__load(x + j) - first) * dea__load(keep + j);
+        for (dea__idx j = 0; j < m; j += DEA__LANES)
+            sum += dea__pick((dea__ints)(dea__load(keep + j) > zero), dea__load(x + j) - first, zero);
     }
     const dea__vec mean = dea__splat(dea__lane_sum(sum) / (dea_real)n);
     for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
@@ -3028,8 +3035,9 @@ static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea_
         const dea_real *keep = ramp + DEA__TILE - m;
         for (dea__idx j = 0; j < m; j += DEA__LANES) {
             const dea__vec e = (dea__load(x + j) - first) - mean;
+            const dea__vec seen = dea__pick((dea__ints)(dea__load(keep + j) > zero), e, zero);
             dea__store(x + j, e);
-            squares += e * e * dea__load(keep + j);
+            squares += seen * seen;
         }
     }
     return dea__lane_sum(squares);
@@ -3105,7 +3113,8 @@ static void dea__column_means(const dea_real *x, dea__idx x_row, dea__idx n, dea
 }
 
 /* The n keys one batch row has: centred, so that every query's mean energy is 0; twice, because the first mean carries a
- * rounding error that 1/(sigma + 1e-5) would blow up where all keys are equal. As rows (with_rows) and interleaved, together
+ * rounding error that 1/(sigma + 1e-5) would blow up where all keys are equal. With a causal mask the first key, which every
+ * row sees, is subtracted instead, and rows are centred on their own: no row may feel a later key. As rows (with_rows) and interleaved, together
  * with what a key adds to E1 and to the gate. */
 static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k_row, dea__idx n, int with_rows,
                            dea__buffers *m) {
@@ -3118,8 +3127,13 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
         k = m->kc;
         k_row = dp;
     }
-    dea__column_means(k, k_row, n, dp, NULL, m->kbar);
-    dea__column_means(k, k_row, n, dp, m->kbar, m->krest);
+    if (a->causal) {
+        memcpy(m->kbar, k, sizeof(dea_real) * (size_t)dp);
+        memset(m->krest, 0, sizeof(dea_real) * (size_t)dp);
+    } else {
+        dea__column_means(k, k_row, n, dp, NULL, m->kbar);
+        dea__column_means(k, k_row, n, dp, m->kbar, m->krest);
+    }
     dea__vec gate_mean = dea__splat(0);
     for (dea__idx c = 0; c < dp; c += DEA__LANES)
         gate_mean += (dea__load(m->kbar + c) + dea__load(m->krest + c)) * dea__load(m->wk + c);
@@ -3158,7 +3172,7 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
     }
     for (dea__idx c = 0; c < dp; c += DEA__LANES)
         dea__store(m->kbar + c, dea__load(m->kbar + c) + dea__load(m->krest + c));
-    for (int again = 0; again < 2; again++) {
+    for (int again = 0; !a->causal && again < 2; again++) {
         const dea__vec mean = dea__splat(dea__lane_sum(norms) / (dea_real)n);
         norms = dea__splat(0);
         for (dea__idx j = 0; j < np; j += DEA__LANES) {
@@ -3167,8 +3181,7 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
             dea__store(m->norm + j, x);
         }
     }
-    m->poison = (dea__lane_sum(poison) + m->gate0 + m->gate1) * 0;
-    (void)a;
+    m->poison = ((a->causal ? m->gk[0] : dea__lane_sum(poison)) + m->gate0 + m->gate1) * 0;
 }
 
 /* ---- products of a block of queries with a tile of keys. reach is NULL where every row sees the whole tile. */
@@ -3339,16 +3352,16 @@ static void dea__query_gates(const dea__buffers *m, dea__idx rows) {
     for (dea__idx r = 0; r < rows; r++) m->gates[r] *= -DEA__LOG2_UNIT;
 }
 
-/* Q' = scale0 Q and U' = scale1 U, stacked, and the gates of the queries */
+/* Q' = scale0 Q and U' = scale1 U, stacked, and the gates of the queries. u may be the second half of qu. */
 static void dea__scale_block(const dea__buffers *m, dea__idx rows, const dea_real *scale0, const dea_real *scale1,
-                             dea_real *qu) {
+                             const dea_real *u_, dea_real *qu) {
     const dea__idx dp = m->dp;
     dea_real *u = qu + rows * dp;
     for (dea__idx r = 0; r < rows; r++) {
         const dea__vec s0 = dea__splat(scale0[r]), s1 = dea__splat(scale1[r]);
         for (dea__idx c = 0; c < dp; c += DEA__LANES) {
             dea__store(qu + r * dp + c, dea__load(m->query + r * m->query_row + c) * s0);
-            dea__store(u + r * dp + c, dea__load(u + r * dp + c) * s1);
+            dea__store(u + r * dp + c, dea__load(u_ + r * dp + c) * s1);
         }
     }
     dea__query_gates(m, rows);
@@ -3461,7 +3474,7 @@ static void dea__differentiate_tile(const dea__fast *f, int b, dea__idx i0, dea_
     const int labelled = a->gamma > 0 && dea__label_tile(a, b, NULL, i0, count, rows, j0, keys, m);
     const dea_real *y = xy + rows * DEA__TILE;
     const int plain =
-        !labelled && !partial && !shifted && !(a->dropout > 0) && (!m->with_max || dea__mild(xy, y, rows, keys, NULL));
+        !labelled && !partial && !shifted && !(a->dropout > 0) && (!m->with_max || dea__mild(xy, y, rows, keys, row));
     dea_real *g = dg + rows * DEA__TILE;
     dea__cells c = {
         m->gk + j0,  m->keep + j0, NULL, a->gamma, a->dropout > 0 ? dea__dropout_threshold((double)a->dropout) : 0,
@@ -3538,6 +3551,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     m->rows = (dea__row *)dea__take(&arena, (size_t)queries, sizeof(dea__row));
     m->sees = (dea__idx *)dea__take(&arena, (size_t)full, sizeof(dea__idx));
     m->reach = (dea__idx *)dea__take(&arena, (size_t)full, sizeof(dea__idx));
+    m->u = dea__take_reals(&arena, (size_t)(backward ? full * dp : 0));
     m->x = dea__take_reals(&arena, (size_t)(backward ? 2 * map : map));
     m->y = dea__take_reals(&arena, (size_t)(backward ? 0 : map));
     m->dmap = dea__take_reals(&arena, (size_t)(backward ? 2 * map : 0));
@@ -3587,8 +3601,8 @@ static void dea__forward_rows(dea__idx rows, const dea__buffers *m) {
     }
     for (dea__idx r = 0; r < rows; r++) {
         dea__row *row = m->rows + r;
-        row->s0 = m->temperature * s0[r];
-        row->s1 = m->temperature * s1[r];
+        row->e0 = m->temperature * s0[r];
+        row->e1 = m->temperature * s1[r];
         row->w0 = -m->gate0 * s0[r];
         row->w1 = -m->gate1 * s1[r];
         row->gate = m->gates[r];
@@ -3717,7 +3731,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 m->scale1[at + r] = twice;
             }
             dea__load_block(f, b, h, NULL, i0, count, rows, m, row, u);
-            dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, qu);
+            dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, u, qu);
             dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, qu, dp, m->cov, dp, m->qc, dp);
             for (dea__idx r = 0; r < rows; r++) {
                 dea__vec qcq = dea__splat(0), ucu = qcq, uc = qcq;
@@ -3738,7 +3752,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                     saved[i0 + r] = sigma0;
                     saved[queries + i0 + r] = sigma1;
                 }
-                row[r].s0 = row[r].s1 = 1;
+                row[r].e0 = row[r].e1 = 1;
                 row[r].w0 = -m->gate0 / m->temperature;
                 row[r].w1 = -m->gate1 / m->temperature;
                 row[r].gate = m->gates[r];
@@ -3798,17 +3812,18 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
 /* ---- backward */
 
 /* The constants of a block's rows, dO' = dO/sum and delta = dO'.O; returns whether any row was shifted. Rows beyond count get
- * zero scales and contribute nothing. */
+ * zero scales and contribute nothing. u: where U goes unscaled; a panel's energies are raw, as its forward's were, so that
+ * the weights come out the same and still sum to 1; a stream's carry their scale. */
 static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea__idx count, dea__idx rows,
-                              dea__buffers *m, dea_real *qu, dea_real *go, dea__row *row, dea_real *norm_scale,
-                              dea_real *minus_delta) {
+                              dea__buffers *m, int panel, dea_real *u, dea_real *qu, dea_real *go, dea__row *row,
+                              dea_real *norm_scale, dea_real *minus_delta) {
     const dea_attention *a = f->a;
     const dea__idx d = m->d, dp = m->dp, queries = a->seq_q, base = b * f->o.batch + h * f->o.head;
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d, unit = DEA__LOG2_UNIT,
                    kept = (dea_real)(1 / (1 - (double)a->dropout));
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     int shifted = 0;
-    dea__load_block(f, b, h, NULL, i0, count, rows, m, row, qu + rows * dp);
+    dea__load_block(f, b, h, NULL, i0, count, rows, m, row, u);
     const dea_real *in = f->d_out + base + i0 * f->o.token;
     dea__idx in_row = f->o.token;
     if (d != dp) {
@@ -3845,13 +3860,25 @@ static int dea__backward_rows(const dea__fast *f, int b, int h, dea__idx i0, dea
                 dea__store(go + r * dp + c, dea__load(in + r * in_row + c) * share);
         }
         minus_delta[r] = row[r].absent = -delta;
-        m->scale0[r] = root * row[r].s0 * unit;
-        m->scale1[r] = twice * row[r].s1 * unit;
-        norm_scale[r] = row[r].s1 * unit;
-        row[r].w0 = -m->gate0 / m->temperature;
-        row[r].w1 = -m->gate1 / m->temperature;
+        if (panel) {
+            const int used = r < count && !row[r].bad;
+            const dea_real s0 = used ? root * unit / (saved[i0 + r] + (dea_real)DEA_SIGMA_EPS) : 0,
+                           s1 = used ? twice * unit / (saved[queries + i0 + r] + (dea_real)DEA_SIGMA_EPS) : 0;
+            m->scale0[r] = row[r].e0 = m->temperature * s0;
+            m->scale1[r] = row[r].e1 = m->temperature * s1;
+            row[r].w0 = -m->gate0 * s0;
+            row[r].w1 = -m->gate1 * s1;
+            norm_scale[r] = (dea_real)d / 2;
+        } else {
+            m->scale0[r] = root * row[r].s0 * unit;
+            m->scale1[r] = twice * row[r].s1 * unit;
+            norm_scale[r] = row[r].s1 * unit;
+            row[r].e0 = row[r].e1 = 1;
+            row[r].w0 = -m->gate0 / m->temperature;
+            row[r].w1 = -m->gate1 / m->temperature;
+        }
     }
-    dea__scale_block(m, rows, m->scale0, m->scale1, qu);
+    dea__scale_block(m, rows, m->scale0, m->scale1, u, qu);
     for (dea__idx r = 0; r < rows; r++) row[r].gate = m->gates[r];
     return shifted;
 }
@@ -3863,13 +3890,14 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
     const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature;
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     const dea__idx rows = dea__round_up(count, DEA__PAD);
-    const int shifted = dea__backward_rows(f, b, h, i0, count, rows, m, m->qu, m->go, m->rows, m->ones, m->minus_delta);
+    const int shifted =
+        dea__backward_rows(f, b, h, i0, count, rows, m, 1, m->u, m->qu, m->go, m->rows, m->ones, m->minus_delta);
     const dea__idx end = m->reach[rows - 1];
     if (a->causal) {
         for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
             const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE;
             dea_real *x = m->x + j0 / DEA__TILE * 2 * map;
-            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->qu, dp, m->qu + rows * dp, x,
+            dea__energies(m, j0, keys, rows, m->sees[0] < j0 + keys ? m->reach : NULL, m->query, m->query_row, m->u, x,
                           x + rows * DEA__TILE, m->ones, NULL);
         }
         for (dea__idx r = 0; r < rows; r++) {
@@ -3883,7 +3911,7 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
         const int partial = a->causal && m->sees[0] < j0 + keys;
         const dea__idx *reach = partial ? m->reach : NULL;
         if (!a->causal)
-            dea__energies(m, j0, keys, rows, NULL, m->qu, dp, m->qu + rows * dp, m->x + at,
+            dea__energies(m, j0, keys, rows, NULL, m->query, m->query_row, m->u, m->x + at,
                           m->x + at + rows * DEA__TILE, m->ones, NULL);
         dea__value_products(m, j0, keys, rows, reach, m->go, m->dmap + at, m->minus_delta);
         dea__differentiate_tile(f, b, i0, count, rows, j0, keys, partial, shifted, m, m->x + at, m->dmap + at, m->p,
@@ -3902,6 +3930,8 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
     for (dea__idx r = 0; r < rows; r++) {
         const double inverse = 1 / (double)m->sees[r];
         const int used = r < count && !m->rows[r].bad;
+        c0[r] *= m->rows[r].e0;
+        c1[r] *= m->rows[r].e1;
         const dea_real sigma0 = used ? saved[i0 + r] : 0, sigma1 = used ? saved[queries + i0 + r] : 0;
         m->dt += ((double)c0[r] + (double)c1[r]) / unit;
         mean0[r] *= (dea_real)inverse;
@@ -3934,8 +3964,8 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
             const dea__idx e = r * DEA__TILE, seen = m->sees[r] - j0;
             const dea__idx n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
             if (n > 0)
-                dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r], c1[r],
-                             m->rows[r].s1,
+                dea__project(x + e, y + e, g0 + e, g1 + e, m->column + j0, n, mean0[r], mean1[r], c0[r] * m->rows[r].e0,
+                             c1[r] * m->rows[r].e1, m->rows[r].s1,
                              partial ? m->ramp + DEA__TILE -
                                            (seen < 0      ? 0
                                             : seen < keys ? seen
@@ -3996,8 +4026,9 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
         int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
-            shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, m->qu + 2 * at * dp, m->go + at * dp,
-                                          m->rows + at, m->ones + at, m->minus_delta + at);
+            dea_real *qu = m->qu + 2 * at * dp;
+            shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, 0, qu + DEA__BLOCK * dp, qu,
+                                          m->go + at * dp, m->rows + at, m->ones + at, m->minus_delta + at);
             for (dea__idx r = 0; r < count; r++) {
                 const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT,
                                s1 = saved[queries + i0 + r] * m->ones[at + r];
@@ -4756,7 +4787,7 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
         winner[r] = -1;
         memset(&row_sums[r], 0, sizeof row_sums[r]);
     }
-    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu);
+    dea__scale_block(m, rows, m->scale0, m->scale1, m->qu + rows * dp, m->qu);
     for (dea__idx r = 0; r < rows; r++) {
         m->rows[r].w0 = -m->gate0 * DEA__LOG2_UNIT;
         m->rows[r].w1 = -m->gate1 * DEA__LOG2_UNIT;
@@ -7215,7 +7246,7 @@ static void dea__meta_energies(const dea__meta_block_call *call, int job, const 
     const int d = h->dim;
     for (int c = 0; c < h->keys; c++)
         memcpy(w->k + (size_t)c * (size_t)d, h->k + c * h->kv_stride, (size_t)d * sizeof *w->k);
-    dea__centre(w->k, h->keys, d, w->kbar);
+    dea__centre(w->k, h->keys, h->keys, d, w->kbar);
     dea__gemm(0, 1, h->rows, d, d, 1, h->q, h->q_stride, dea__meta_relation(call, job, d), d, 0, w->u, d, NULL);
     for (size_t i = 0; i < (size_t)h->rows * (size_t)d; i++) w->u[i] -= w->kbar[i % (size_t)d];
     dea__gemm(0, 1, h->rows, h->keys, d, 1 / sqrt((double)d), h->q, h->q_stride, w->k, d, 0, w->e0, h->keys, NULL);

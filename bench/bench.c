@@ -12,11 +12,15 @@ static int products_only; /* skip what lies between the products */
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "text/safe_file.h"
+#include "visualize/gnuplot.h"
 
 char *openblas_get_corename(void);
 
@@ -372,13 +376,17 @@ static void linear(int tokens, int width) {
     free(x), free(w), free(bias), free(y), free(e), free(dx), free(dw), free(db);
 }
 
-static int plot(const char *path) {
+/* A picture of the rows of one head dimension, by gnuplot, whose standard output `to` becomes. 0, or 1. */
+static int plot(FILE *to, int head_dim) {
+    fflush(stdout);
+    const int kept = dup(STDOUT_FILENO);
+    if (kept < 0 || dup2(fileno(to), STDOUT_FILENO) < 0) return 1;
     FILE *g = popen("gnuplot", "w");
-    if (!g) return 1;
-    fprintf(g,
-            "set term pngcairo size 1200,500\nset output '%s'\nset multiplot layout 1,2\nset logscale xy 2\n"
-            "set xlabel 'T'\nset key left top\nset ylabel 'GFLOP/s'\nplot '-' w lp t 'forward', '-' w lp t 'forward+backward'\n",
-            path);
+    const int restored = dup2(kept, STDOUT_FILENO);
+    close(kept);
+    if (!g || restored < 0) return 1;
+    fprintf(g, "set term pngcairo size 1200,500\nset multiplot layout 1,2\nset logscale xy 2\n"
+               "set xlabel 'T'\nset key left top\nset ylabel 'GFLOP/s'\nplot '-' w lp t 'forward', '-' w lp t 'forward+backward'\n");
     const char *passes[] = {"forward", "forward+backward"};
     for (int k = 0; k < 4; k++) {
         if (k == 2)
@@ -387,7 +395,7 @@ static int plot(const char *path) {
         cJSON_ArrayForEach(r, rows) {
             const double t = cJSON_GetObjectItem(r, "T")->valuedouble;
             if (strcmp(cJSON_GetObjectItem(r, "name")->valuestring, "attention") ||
-                cJSON_GetObjectItem(r, "threads")->valueint != 1 || cJSON_GetObjectItem(r, "head_dim")->valueint != 64 ||
+                cJSON_GetObjectItem(r, "threads")->valueint != 1 || cJSON_GetObjectItem(r, "head_dim")->valueint != head_dim ||
                 strcmp(cJSON_GetObjectItem(r, "pass")->valuestring, passes[k < 2 ? k : 1]))
                 continue;
             fprintf(g, "%g %g\n", t, k < 2 ? cJSON_GetObjectItem(r, "gflops")->valuedouble
@@ -398,66 +406,208 @@ static int plot(const char *path) {
     return pclose(g) != 0;
 }
 
-int main(int argc, char **argv) {
-    static const struct option options[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'v'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
-                                            {"plot", 1, 0, 'p'}, {"isa", 1, 0, 'i'}, {"seq", 1, 0, 't'}, {"head-dim", 1, 0, 'd'},
-                                            {0, 0, 0, 0}};
-    const char *json = NULL, *picture = NULL, *wanted = getenv("DEA_FORCE_ISA");
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 'h') {
-            puts("usage: bench [--quick] [--isa baseline|avx2|avx512] [--seq T] [--head-dim D] [--json FILE] [--plot FILE.png]\n"
-                 "Times dea.h's attention beside the peak of fused multiply-adds: microseconds a head (8 heads a pass, fewer\n"
-                 "when long), useful GFLOP/s, share of the peak, workspace and what README's formula gives for it (without the tiles).\n"
-                 "--quick takes under 20 seconds. Prints which kernel OpenBLAS runs: pin it with OPENBLAS_CORETYPE to compare.\n"
-                 "The variable DEA_FORCE_ISA does what --isa does.");
-            return 0;
+/* ---- what was asked for */
+enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
+enum { LONGEST = 65536, WIDEST = 1024, MAIN_HEAD_DIM = 64 };
+
+static const char help[] =
+    "usage: bench [OPTIONS]\n"
+    "\n"
+    "Times dea.h's attention beside the peak of fused multiply-adds, each figure after its result has matched the plain\n"
+    "path: microseconds a head (8 heads a pass, 1 where T is over 1024), useful GFLOP/s, share of the peak, bytes of\n"
+    "workspace and the bytes that README's formula gives for it (without the tiles). Prints which kernel OpenBLAS runs:\n"
+    "pin it with the variable OPENBLAS_CORETYPE to compare.\n"
+    "\n"
+    "      --quick         T up to 2048, 0.15 instead of 1.2 seconds a figure: under 20 seconds in all\n"
+    "      --isa NAME      baseline, avx2 or avx512 (default: DEA_FORCE_ISA where set, else the best of this CPU)\n"
+    "      --seq T         tokens, 1 to 65536: this length alone, with every head dimension\n"
+    "                      (default: 16 to 16384 with head dimension 64, 256 with the others)\n"
+    "      --head-dim D    numbers a head, 1 to 1024: this alone (default: 64, 32, 80, 128); with --seq at that T\n"
+    "      --json FILE     every row as JSON\n"
+    "      --plot FILE     a PNG of GFLOP/s and workspace over T, at one thread; needs gnuplot\n"
+    "      --help, --version\n"
+    "\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. FILE appears whole or not at all.\n";
+
+typedef struct options {
+    const char *json, *picture, *isa;
+    const char *isa_from; /* who named it */
+} options;
+
+static int usage(const char *format, const char *what) {
+    fputs("bench: ", stderr);
+    fprintf(stderr, format, what);
+    fputs("; see bench --help\n", stderr);
+    return USAGE;
+}
+
+static int wrong_value(const char *option, const char *wanted, const char *given) {
+    fprintf(stderr, "bench: %s takes %s, not \"%s\"; see bench --help\n", option, wanted, given);
+    return USAGE;
+}
+
+static int parse_number(const char *text, int high, int *value) {
+    char *end;
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || number < 1 || number > high) return -1;
+    *value = (int)number;
+    return 0;
+}
+
+/* What was printed must have arrived. */
+static int finish_stdout(int code) {
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return code;
+    fprintf(stderr, "bench: standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
+    return FAILED;
+}
+
+/* Returns -1 to go on, else the exit code. */
+static int read_options(int argc, char **argv, options *o) {
+    static const struct option all[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'v'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
+                                        {"plot", 1, 0, 'p'}, {"isa", 1, 0, 'i'}, {"seq", 1, 0, 't'}, {"head-dim", 1, 0, 'd'},
+                                        {0, 0, 0, 0}};
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":", all, NULL)) != -1;) {
+        switch (c) {
+        case 'h':
+            fputs(help, stdout);
+            return finish_stdout(DONE);
+        case 'v':
+            puts("bench " DEA_VERSION);
+            return finish_stdout(DONE);
+        case 'q':
+            quick = 1, budget = 0.15;
+            break;
+        case 'j':
+            o->json = optarg;
+            break;
+        case 'p':
+            o->picture = optarg;
+            break;
+        case 'i':
+            o->isa = optarg, o->isa_from = "--isa";
+            break;
+        case 't':
+            if (parse_number(optarg, LONGEST, &only_seq)) return wrong_value("--seq", "a whole number from 1 to 65536", optarg);
+            break;
+        case 'd':
+            if (parse_number(optarg, WIDEST, &only_head_dim))
+                return wrong_value("--head-dim", "a whole number from 1 to 1024", optarg);
+            break;
+        case ':':
+            return usage("%s needs a value", argv[optind - 1]);
+        default:
+            return usage("unknown option %s", argv[optind - 1]);
         }
-        if (c == 'v') return puts("bench " DEA_VERSION), 0;
-        if (c == 'q') quick = 1, budget = 0.15;
-        else if (c == 'j') json = optarg;
-        else if (c == 'p') picture = optarg;
-        else if (c == 'i') wanted = optarg;
-        else if (c == 't') only_seq = atoi(optarg);
-        else if (c == 'd') only_head_dim = atoi(optarg);
-        else return 2;
     }
-    isa = dea__select(DEA_ISA_AVX512).slice ? DEA_ISA_AVX512 : dea__select(DEA_ISA_AVX2).slice ? DEA_ISA_AVX2 : DEA_ISA_BASELINE;
-    if (wanted) {
-        isa = !strcmp(wanted, "avx512") ? DEA_ISA_AVX512 : !strcmp(wanted, "avx2") ? DEA_ISA_AVX2 : DEA_ISA_BASELINE;
-        if (isa == DEA_ISA_BASELINE && strcmp(wanted, "baseline")) return fprintf(stderr, "bench: unknown set %s\n", wanted), 2;
-        if (!dea__select(isa).slice) return fprintf(stderr, "bench: this CPU has no %s\n", wanted), 1;
+    return optind < argc ? usage("unexpected argument \"%s\"", argv[optind]) : -1;
+}
+
+/* Sets isa and isa_name. Returns -1 to go on, else the exit code. */
+static int choose_isa(const options *o) {
+    static const struct {
+        const char *name;
+        dea_isa isa;
+    } sets[] = {{"avx512", DEA_ISA_AVX512}, {"avx2", DEA_ISA_AVX2}, {"baseline", DEA_ISA_BASELINE}};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        isa = sets[i].isa, isa_name = sets[i].name;
+        const int there = dea__select(isa).slice != NULL;
+        if (o->isa ? !strcmp(o->isa, isa_name) : there) {
+            if (!there) fprintf(stderr, "bench: %s %s: this CPU does not have it\n", o->isa_from, isa_name);
+            return there ? -1 : FAILED;
+        }
     }
-    isa_name = isa == DEA_ISA_AVX512 ? "avx512" : isa == DEA_ISA_AVX2 ? "avx2" : "baseline";
-    rows = cJSON_CreateArray();
+    return wrong_value(o->isa_from, "baseline, avx2 or avx512", o->isa);
+}
+
+/* ---- result files: opened before measuring, so that an unwritable one is told at once; nothing is left when it is cut short */
+static safe_file json_file, picture_file;
+
+static void drop_files(void) {
+    if (json_file.temporary) unlink(json_file.temporary);
+    if (picture_file.temporary) unlink(picture_file.temporary);
+}
+static void on_interrupt(int number) {
+    (void)number;
+    drop_files();
+    _exit(INTERRUPTED);
+}
+
+static int open_files(const options *o, text_error *error) {
+    char gnuplot[4096];
+    if (o->picture && gnuplot_find(gnuplot, sizeof gnuplot))
+        return text_fail(error, "--plot needs gnuplot, which is not there (Debian package gnuplot-nox)");
+    atexit(drop_files);
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (o->json && safe_file_open(&json_file, o->json, error)) return -1;
+    return o->picture ? safe_file_open(&picture_file, o->picture, error) : 0;
+}
+
+static int write_files(const options *o, text_error *error) {
+    if (o->json) {
+        char *text = cJSON_Print(rows);
+        if (!text) return text_fail(error, "out of memory for the JSON rows");
+        fprintf(json_file.file, "%s\n", text);
+        free(text);
+        if (safe_file_commit(&json_file, error)) return -1;
+    }
+    if (o->picture && plot(picture_file.file, only_head_dim ? only_head_dim : MAIN_HEAD_DIM))
+        return text_fail(error, "gnuplot failed to draw %s", o->picture);
+    return o->picture ? safe_file_commit(&picture_file, error) : 0;
+}
+
+/* ---- measuring */
+
+/* The lengths of one head dimension: all of them for the main one, one length for the others. */
+static void measure_head_dim(int d, int cores) {
+    static const int lengths[] = {16, 64, 256, 1024, 2048, 4096, 8192, 16384};
+    const int *seqs = only_seq ? &only_seq : lengths, count = only_seq ? 1 : 8, chief = d == MAIN_HEAD_DIM;
+    for (int i = 0; i < count; i++) {
+        const int seq = seqs[i], heads = seq <= 1024 ? 8 : 1;
+        if (!only_seq && (!chief ? seq != 256 : quick && seq > 2048)) continue;
+        attention("attention", heads, seq, d, 1, 0, 0);
+        if (!chief || seq < 256 || seq > 2048) continue;
+        attention("causal", heads, seq, d, 1, 1, 0);
+        attention("labelled", heads, seq, d, 1, 0, 1);
+        if (cores > 1) attention("attention", heads, seq, d, cores, 0, 0);
+        if (cores > 1 && seq >= 1024) attention("one head", 1, seq, d, cores, 0, 0);
+        if (seq <= (quick ? 256 : 1024)) plain(heads, seq, d);
+    }
+}
+
+static void measure(void) {
+    static const int dims[] = {MAIN_HEAD_DIM, 32, 80, 128};
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const int cores = online < 64 ? (int)online : 64;
     printf("%s, peak of multiply-adds %.1f GFLOP/s, OpenBLAS kernel %s\n", isa_name, peak(isa), openblas_get_corename());
     printf("%-22s %2s  %6s %4s  %-17s %11s %8s %7s %12s %12s\n", "", "th", "T", "d", "pass", "us/head", "GFLOP/s", "of peak",
            "workspace", "by formula");
-    const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    static const int seqs[] = {16, 64, 256, 1024, 2048, 4096, 8192, 16384}, dims[] = {64, 32, 80, 128};
-    for (int e = 0; e < 4; e++)
-        for (int i = 0; i < 8; i++) {
-            const int seq = seqs[i], d = dims[e], heads = seq <= 1024 ? 8 : 1;
-            if ((only_seq && seq != only_seq) || (only_head_dim && d != only_head_dim)) continue;
-            if (!only_seq && (e ? seq != 256 : quick ? seq > 2048 : 0)) continue;
-            attention("attention", heads, seq, d, 1, 0, 0);
-            if (e || seq < 256 || seq > 2048) continue;
-            attention("causal", heads, seq, d, 1, 1, 0);
-            attention("labelled", heads, seq, d, 1, 0, 1);
-            if (cores > 1) attention("attention", heads, seq, d, cores < 64 ? cores : 64, 0, 0);
-            if (cores > 1 && seq >= 1024) attention("one head", 1, seq, d, cores < 64 ? cores : 64, 0, 0);
-            if (seq <= (quick ? 256 : 1024)) plain(heads, seq, d);
-        }
+    if (only_head_dim) measure_head_dim(only_head_dim, cores);
+    for (int e = 0; e < 4 && !only_head_dim; e++) measure_head_dim(dims[e], cores);
     if (!only_seq && !only_head_dim) products(512, 0), products(512, 1), linear(1024, 256);
-    int failed = 0;
-    if (json) {
-        char *text = cJSON_Print(rows);
-        FILE *f = fopen(json, "w");
-        failed = !f || fputs(text, f) < 0 || fputc('\n', f) < 0;
-        if (f && fclose(f)) failed = 1;
-        if (failed) fprintf(stderr, "bench: %s: %s\n", json, strerror(errno));
-        free(text);
+}
+
+int main(int argc, char **argv) {
+    options o = {.isa = getenv("DEA_FORCE_ISA"), .isa_from = "the variable DEA_FORCE_ISA"};
+    text_error error;
+    int code = read_options(argc, argv, &o);
+    if (code < 0) code = choose_isa(&o);
+    if (code >= 0) return code;
+    rows = cJSON_CreateArray();
+    int status = open_files(&o, &error);
+    if (status == 0) {
+        measure();
+        signal(SIGINT, SIG_IGN); /* a moment is left; the files are closed one by one, which the handler must not meet */
+        signal(SIGTERM, SIG_IGN);
+        status = write_files(&o, &error);
     }
-    if (picture && plot(picture)) failed = 1, fprintf(stderr, "bench: gnuplot failed\n");
+    safe_file_abandon(&json_file);
+    safe_file_abandon(&picture_file);
     cJSON_Delete(rows);
-    return failed;
+    if (status) fprintf(stderr, "bench: %s\n", error.message);
+    return finish_stdout(status ? FAILED : DONE);
 }

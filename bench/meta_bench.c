@@ -77,7 +77,9 @@ static void check(dea_status status) {
 }
 
 int main(int argc, char **argv) {
-    const int count = argc > 1 ? atoi(argv[1]) : 32;
+    const int count = argc == 2 ? atoi(argv[1]) : 32;
+    if (argc > 2 || count < 1 || count > 1024)
+        return fputs("meta_bench: takes BLOCKS, 1 to 1024 (default 32), and nothing else\n", stderr), 2;
     dea_tensor tensors[16];
     dea_table table = dea_table_init(tensors, 16);
     dea_meta_blocks blocks = dea_meta_blocks_init(count, TOKENS, WIDTH);

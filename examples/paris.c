@@ -4,16 +4,27 @@
  * three other pairs. A tiny DEA head
  * reads their vectors, the oracle says how relational each pair is (alpha), and AdamW fits the gate until alpha-hat agrees.
  * Then the photo-finish of Paris: its target France against a look-alike, and the alpha at which the winner flips.
- * Needs nothing but dea.h. Exit code 0 and a last line PASS, or 1 and FAIL. */
+ * Needs nothing but dea.h. Exit code 0 and a last line PASS, or 1 and FAIL; see --help. */
 #define DEA_IMPLEMENTATION
 #define DEA_NO_BLAS
 #include "dea.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PAIRS = 10, DIM = 16, KEYS = 5, TARGET = 0, DISTRACTOR = 1, STEPS = 600, PARIS = 7, WIDTH = 61, HEIGHT = 15 };
+
+static const char help[] = "usage: paris\n"
+                           "\n"
+                           "Fits the gate of a tiny head on ten labelled pairs, shows alpha beside alpha-hat, and the "
+                           "photo-finish of Paris. The last\n"
+                           "line is PASS or FAIL.\n"
+                           "\n"
+                           "      --help, --version\n"
+                           "\n"
+                           "Exit codes: 0 PASS, 1 FAIL or output that cannot be written, 2 wrong usage.\n";
 
 typedef struct pair {
     const char *query, *target, *distractor, *relation;
@@ -141,7 +152,7 @@ static int plot_row(double score, double low, double high) {
     return (int)((high - score) / (high - low) * (HEIGHT - 1) + 0.5);
 }
 
-/* The two straight lines S*(alpha) of (4): T the target, L the look-alike; | marks beta, ^ alpha, * alpha-hat. */
+/* The two straight lines S*(alpha) of (4): T the target, L the look-alike; + marks beta, * alpha-hat, ^ alpha. */
 static int photo_finish(const model *m, int p) {
     char canvas[HEIGHT][WIDTH + 1];
     const double t0 = (double)m->et0[p][TARGET], t1 = (double)m->et1[p][TARGET];
@@ -175,9 +186,10 @@ static int photo_finish(const model *m, int p) {
     memset(axis, '-', WIDTH);
     axis[WIDTH] = '\0';
     axis[(int)(beta * (WIDTH - 1) + 0.5)] = '+';
-    axis[(int)(alpha * (WIDTH - 1) + 0.5)] = '^';
     axis[(int)(hat * (WIDTH - 1) + 0.5)] = '*';
-    printf("         %s\n         alpha = 0 (looks like)%*s\n", axis, WIDTH - 22, "(works like) 1 = alpha");
+    /* A line of its own: where the gate is right, alpha-hat lies on alpha. */
+    printf("         %s\n         %*s\n", axis, (int)(alpha * (WIDTH - 1) + 0.5) + 1, "^");
+    printf("         alpha = 0 (looks like)%*s\n", WIDTH - 22, "(works like) 1 = alpha");
     printf("\n  beta + %.3f   oracle alpha ^ %.3f   alpha-hat * %.3f\n", beta, alpha, hat);
     const int right = t1 > d1; /* the target's side of the finish */
     const int won = right ? hat > beta : hat < beta;
@@ -199,13 +211,21 @@ static int isolated(model *m, const dea_gate *gate) {
     return status == DEA_OK;
 }
 
-int main(void) {
+/* 1 and a message if anything printed was lost, else `code`. */
+static int finish(int code) {
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return code;
+    fprintf(stderr, "paris: standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
+    return 1;
+}
+
+static int run(void) {
     static model m;
     static float params[128];
     dea_tensor tensors[2];
     dea_table table = dea_table_init(tensors, 2);
     const int gate_shape[2] = {1, 2 * DIM + 2}, c_shape[1] = {1};
-    size_t w_gate, c_gate;
+    size_t w_gate = 0, c_gate = 0;
     int ok = check(dea_table_add(&table, "", "w_gate", 2, gate_shape, DEA_GROUP_GATE, 1, &w_gate)) &&
              check(dea_table_add(&table, "", "c_gate", 1, c_shape, DEA_GROUP_GATE, 0, &c_gate));
     m.w_gate = params + w_gate;
@@ -230,4 +250,23 @@ int main(void) {
     free(m.workspace);
     printf("%s\n", ok ? "PASS" : "FAIL");
     return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 1) return finish(run());
+    if (argc == 2 && !strcmp(argv[1], "--help")) {
+        fputs(help, stdout);
+        return finish(0);
+    }
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        puts("paris " DEA_VERSION);
+        return finish(0);
+    }
+    const int known = !strcmp(argv[1], "--help") || !strcmp(argv[1], "--version");
+    const char *wrong = argv[known ? 2 : 1];
+    fprintf(stderr,
+            *wrong == '-' ? "paris: unknown option %s; see paris --help\n"
+                          : "paris: unexpected argument \"%s\"; see paris --help\n",
+            wrong);
+    return 2;
 }

@@ -292,6 +292,24 @@ static void test_save_refuses(void **state) {
     assert_holds(1);
 }
 
+/* A link stays one; what it points to is replaced. */
+static void test_link(void **state) {
+    (void)state;
+    text_error error = {""};
+    struct stat status;
+    char target[160];
+    snprintf(target, sizeof target, "%s.target", path);
+    unlink(path);
+    assert_int_equal(symlink(target, path), 0);
+    assert_int_equal(save(1, NULL, &error), 0); /* to nothing yet */
+    assert_int_equal(save(2, NULL, &error), 0);
+    assert_true(lstat(path, &status) == 0 && S_ISLNK(status.st_mode));
+    assert_true(lstat(target, &status) == 0 && S_ISREG(status.st_mode));
+    assert_holds(2);
+    unlink(path);
+    assert_int_equal(rename(target, path), 0);
+}
+
 /* ---- damaged files ----------------------------------------------------------------------------------------------- */
 
 static void test_missing_and_foreign(void **state) {
@@ -304,7 +322,9 @@ static void test_missing_and_foreign(void **state) {
     write_file("", 0);
     assert_refused("0 bytes are too few");
     write_file("\x89PNG\r\n\x1a\n and so on, a picture", 29);
-    assert_refused("is no checkpoint: it claims a header of");
+    assert_refused("is no checkpoint: it is another kind of file; give a .safetensors file of build/train");
+    write_file("\x0b\0\0\0\0\0\0\0not JSON..", 18);
+    assert_refused("or was cut off: it claims a header of 11 bytes, the file has 18");
     write_file("\x0a\0\0\0\0\0\0\0not JSON..", 18);
     assert_refused("not a JSON object");
     write_header("[1, 2]", 0);
@@ -795,6 +815,7 @@ int main(void) {
         cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_state_of_three_arenas),
         cmocka_unit_test(test_save_refuses),
+        cmocka_unit_test(test_link),
         cmocka_unit_test(test_missing_and_foreign),
         cmocka_unit_test(test_every_truncation),
         cmocka_unit_test(test_hostile_header_length),

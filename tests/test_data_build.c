@@ -675,10 +675,17 @@ static void program(void **state) {
                                         "stream --out x",
                                         "wordpairs --scale 2"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) expect_usage(wrong[i]);
+    expect_usage("stream --source nobody");
+    assert_non_null(strstr(output("stderr"), "--source takes babi16, babi17, babi18 or kinship, not \"nobody\""));
+    expect_usage("stream --source kinship --stage 99");
+    assert_non_null(strstr(output("stderr"), "--stage takes 1 to "));
+    expect_usage("build --nope");
+    assert_string_equal(output("stderr"), "data: unknown option --nope; see data --help\n");
     assert_int_equal(run("stats /nonexistent"), 1);
     assert_int_equal(run("show ."), 1);
     snprintf(arguments, sizeof arguments, "build %s --out /nonexistent/x.tsv", none);
     assert_int_equal(run(arguments), 1);
+    assert_string_equal(output("stdout"), ""); /* told before the work */
     if (access("/dev/full", W_OK) == 0) {
         char command[1024];
         snprintf(command, sizeof command, "build/data build %s --out - >/dev/full 2>%s/stderr", none, folder);

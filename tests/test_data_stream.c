@@ -97,7 +97,14 @@ static int solve16(const char *premise, const char *hypothesis, int *steps) {
     if (cut(claim, " is a ", name, what))
         return *animal[number_of(&who, name)] ? !strcmp(animal[number_of(&who, name)], what) : -1;
     assert_true(cut(claim, " is ", name, what));
-    int asked = number_of(&who, name), verdict = -1;
+    int verdict = -1;
+    if (!strncmp(name, "the ", 4)) { /* an animal's colour: that of whoever is one */
+        *steps = 2;
+        for (int i = 0; i < who.n; i++)
+            if (*colour[i] && !strcmp(animal[i], name + 4)) verdict = !strcmp(colour[i], what);
+        return verdict;
+    }
+    int asked = number_of(&who, name);
     if (*colour[asked]) return !strcmp(colour[asked], what);
     *steps = 3;
     for (int i = 0; i < who.n; i++) {
@@ -446,7 +453,8 @@ static void check_source(const char *source) {
                     if (!k) right += count > 0, wrong += count < 0;
                 }
             }
-            if (!strcmp(source, "babi18") && stage == data_stream_stages("babi18")) { /* a coin a story: four standard deviations */
+            if (!strcmp(source, "babi18") &&
+                stage == data_stream_stages("babi18")) { /* a coin a story: four standard deviations */
                 assert_int_equal(right + wrong, n);
                 assert_true(4 * (right - wrong) * (right - wrong) < 4 * 16 * n);
             }
@@ -479,6 +487,8 @@ static void solvers_reject(void **state) {
     (void)state;
     assert_int_equal(solve16("Lily is a frog. Brian is a frog. Brian is green.", "Lily is red.", &steps), 0);
     assert_int_equal(solve16("Lily is a frog. Brian is a lion. Brian is green.", "Lily is green.", &steps), -1);
+    assert_int_equal(solve16("Lily is a frog. Brian is a lion. Brian is green.", "the frog is green.", &steps), -1);
+    assert_int_equal(solve16("Lily is a frog. Brian is a lion. Brian is green.", "the lion is red.", &steps), 0);
     assert_int_equal(solve17("the red cube is above the blue star.", "the blue star is above the red cube.", &steps),
                      0);
     assert_int_equal(solve18("the box is bigger than the jar. the tin fits inside the box.",
@@ -539,8 +549,8 @@ static uint64_t hash_story(uint64_t h, const data_story *story) {
 
 /* The bytes are the same on every machine: these hashes must never change without a new version of the data. */
 static void same_seed_same_bytes(void **state) {
-    static const uint64_t expected[4] = {UINT64_C(0x4513BE09F62DB9A7), UINT64_C(0x94510D185F541B52),
-                                         UINT64_C(0x2BE97FB09FF973F8), UINT64_C(0x96B611B39981257F)};
+    static const uint64_t expected[4] = {UINT64_C(0x083A8CDBA0D8F68C), UINT64_C(0x94510D185F541B52),
+                                         UINT64_C(0x1F3CAD0E5B68D65D), UINT64_C(0x96B611B39981257F)};
     static data_stream s;
     static data_story story;
     (void)state;

@@ -308,8 +308,45 @@ static void test_refusals(void **state) {
     assert_int_equal(encoder_positions_by_name("rotary", &positions), -1);
 }
 
+/* Is w [rows, columns] 0 outside of the columns [begin, end), and not within? */
+static void check_columns(const double *w, int rows, int columns, int begin, int end) {
+    for (int i = 0; i < rows * columns; i++) assert_int_equal(w[i] != 0, i % columns >= begin && i % columns < end);
+}
+
+static void test_split_heads(void **state) {
+    (void)state;
+    encoder_config c = small_config();
+    c.positions = ENCODER_SENTENCE;
+    c.heads = 4;
+    c.tie_k_to_q = 1;
+    c.split_heads = 1;
+    encoder *e = encoder_new(&c, NULL);
+    assert_non_null(e);
+    double *params = numbers(e);
+    assert_int_equal(encoder_reset(e, params, 3), DEA_OK);
+    check_columns(params + e->token, VOCAB, 8, 0, 4);
+    check_columns(params + e->sentence, 8, 8, 4, 6);
+    check_columns(params + e->place, 8, 8, 6, 8);
+    check_columns(params + e->segment, 2, 8, 6, 8);
+    for (int l = 0; l < c.layers; l++) {
+        const double *q = params + e->layer[l].attention.w_qkv, *k = q + 64, *v = k + 64;
+        check_columns(q, 4, 8, 0, 4); /* two heads of width 2 */
+        check_columns(q + 4 * 8, 2, 8, 4, 6);
+        check_columns(q + 6 * 8, 2, 8, 0, 8);
+        check_columns(v, 8, 8, 0, 8);
+        assert_memory_equal(q, k, 64 * sizeof *q);
+    }
+    free(params);
+    encoder_free(e);
+    char message[160];
+    c.positions = ENCODER_LEARNT;
+    assert_null(encoder_new(&c, message));
+    assert_non_null(strstr(message, "split heads"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_split_heads),
         cmocka_unit_test(test_gradients_sinusoidal),
         cmocka_unit_test(test_gradients_post_norm_learnt),
         cmocka_unit_test(test_gradients_sentence_temperature_dropout),

@@ -590,6 +590,38 @@ static void test_program_without_gate(void **state) {
     unlink(path);
 }
 
+/* Label, premise and hypothesis alone: there is no split to name, whatever was asked for. */
+static void test_data_without_splits(void **state) {
+    (void)state;
+    char bare[96];
+    snprintf(bare, sizeof bare, "%s/bare", folder);
+    FILE *from = fopen(data, "r"), *to = fopen(bare, "w");
+    assert_true(from && to);
+    char line[4096];
+    while (fgets(line, sizeof line, from)) {
+        char *field[9], *at = line;
+        for (int i = 0; i < 9; i++) {
+            field[i] = at;
+            at += strcspn(at, "\t\n");
+            *at++ = '\0';
+        }
+        fprintf(to, "%s\t%s\t%s\n", field[3], field[7], field[8]);
+    }
+    fclose(from);
+    assert_int_equal(fclose(to), 0);
+    assert_int_equal(RUN("--ckpt", ckpt, "--data", bare, "--split", "dev", "--json", json, "--no-demo"), 0);
+    char *page = read_text(out), *text = read_text(json);
+    assert_non_null(strstr(page, "bare, all of it: "));
+    assert_null(strstr(page, ", split "));
+    cJSON *report = cJSON_Parse(text);
+    assert_string_equal(cJSON_GetObjectItem(report, "split")->valuestring, "all");
+    cJSON_Delete(report);
+    free(page);
+    free(text);
+    unlink(json);
+    unlink(bare);
+}
+
 static void test_bad_inputs(void **state) {
     (void)state;
     char path[96], broken[96];
@@ -604,13 +636,13 @@ static void test_bad_inputs(void **state) {
     } cases[] = {
         {{"--data", data}, 2, "--ckpt FILE is needed"},
         {{"--ckpt"}, 2, "--ckpt needs a value"},
-        {{"--ckpt", ckpt, "--nonsense"}, 2, "unknown option --nonsense"},
+        {{"--ckpt", ckpt, "--nope"}, 2, "eval: unknown option --nope; see eval --help"},
         {{"--ckpt", ckpt, "more"}, 2, "unexpected argument"},
         {{"--ckpt", ckpt, "--split", "tset"}, 2, "--split takes"},
         {{"--ckpt", ckpt, "--threads", "0"}, 2, "--threads takes"},
         {{"--ckpt", ckpt, "--seed", "-1"}, 2, "--seed takes"},
         {{"--ckpt", "/no/such", "--data", data}, 1, "/no/such: cannot be opened: No such file"},
-        {{"--ckpt", data, "--data", data}, 1, "is no checkpoint"},
+        {{"--ckpt", data, "--data", data}, 1, "another kind of file; give a .safetensors file of build/train"},
         {{"--ckpt", ckpt, "--data", "/no/such"}, 1, "/no/such"},
         {{"--ckpt", ckpt, "--data", data, "--split", "dev"}, 1, "has no rows of split dev"},
         {{"--ckpt", ckpt, "--data", data, "--oracle", "/no/such"}, 1, "/no/such"},
@@ -618,6 +650,7 @@ static void test_bad_inputs(void **state) {
         {{"--ckpt", ckpt, "--data", data, "--json", "/no/such/folder/r.json"},
          1,
          "/no/such/folder/r.json: cannot be written"},
+        {{"--ckpt", ckpt, "--data", "/no/such", "--json", folder}, 1, "it is a folder; name a file in it"},
         {{"--ckpt", ckpt, "--data", path}, 1, "does not fit this data"},
     };
     write_text(
@@ -724,6 +757,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_program),
         cmocka_unit_test(test_program_without_gate),
+        cmocka_unit_test(test_data_without_splits),
         cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_interruption),
         cmocka_unit_test(test_compare),

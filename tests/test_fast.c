@@ -260,6 +260,51 @@ static void test_gate_ties(void **state) {
     }
 }
 
+/* A causal row must not feel later keys, not even in its rounding: the last key grows, the rows before keep their bits. */
+static void test_causal_future(void **state) {
+    static const double factors[] = {30, 1e6, 1e15};
+    enum { T = 75, D = 16, ROWS = (T - 1) * D };
+    for (int path = 0; path < 2; ++path)
+        for (int i = 0; i < LENGTH(factors); ++i) {
+            seed_numbers((uint64_t)i);
+            problem p = tell(CAUSAL, 1, 1, T, D);
+            memset(p.d_o + ROWS, 0, D * sizeof *p.d_o);
+            dea_real *o = take_reals(ROWS), *dq = take_reals(ROWS);
+            on(&p, path ? DEA_PATH_PLAIN : DEA_PATH_FAST, path ? DEA_ISA_AUTO : set_of(i));
+            for (int far = 0; far < 2; ++far) {
+                for (int c = 0; far && c < D; ++c) p.k[ROWS + c] *= (dea_real)factors[i];
+                p.g = take_gradients(&p);
+                forward(&p);
+                backward(&p);
+                if (!far) memcpy(o, p.o, ROWS * sizeof *o), memcpy(dq, p.g.dq, ROWS * sizeof *dq);
+            }
+            assert_memory_equal(p.o, o, ROWS * sizeof *o);
+            assert_memory_equal(p.g.dq, dq, ROWS * sizeof *dq);
+            release(state);
+        }
+}
+
+/* With v and d_o all ones every query hands out 1: the weights that backward recomputes must sum to 1 as the forward's did. */
+static void test_weights_sum_to_one(void **state) {
+    static const int seqs[] = {2, 40, 200, 700};
+    for (int i = 0; i < 2 * LENGTH(seqs); ++i) {
+        seed_numbers((uint64_t)i);
+        const int seq = seqs[i / 2];
+        problem p = tell(i % 2 ? TEMPERATURE | CAUSAL : TEMPERATURE, 1, 1, seq, 32);
+        p.temperature[0] = 8;
+        for (int c = 0; c < 32; ++c) p.k[(seq - 1) * 32 + c] *= 30;
+        for (int j = 0; j < seq * 32; ++j) p.v[j] = p.d_o[j] = 1;
+        on(&p, DEA_PATH_FAST, set_of(i));
+        p.g = take_gradients(&p);
+        forward(&p);
+        backward(&p);
+        double sum = 0;
+        for (int j = 0; j < seq; ++j) sum += (double)p.g.dv[j * 32];
+        assert_near(sum / seq, 1, sizeof(dea_real) == sizeof(float) ? (seq > 512 ? 2e-4 : 1e-5) : 1e-10);
+        release(state);
+    }
+}
+
 static void test_large_temperature(void **state) {
     static const int seqs[] = {50, 300, 1100};
     for (int i = 0; i < (QUICK ? 6 : 9); ++i) {
@@ -486,6 +531,8 @@ int main(void) {
         cmocka_unit_test_teardown(test_option_pairs, release),
         cmocka_unit_test_teardown(test_long, release),
         cmocka_unit_test_teardown(test_gate_ties, release),
+        cmocka_unit_test_teardown(test_causal_future, release),
+        cmocka_unit_test_teardown(test_weights_sum_to_one, release),
         cmocka_unit_test_teardown(test_large_temperature, release),
         cmocka_unit_test_teardown(test_extremes, release),
         cmocka_unit_test_teardown(test_causal_flat_beginning, release),

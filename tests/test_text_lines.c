@@ -1,6 +1,7 @@
 /* The line reader, CSV records, plain paragraphs, arenas, strings and files that appear whole. */
 #include "text_helper.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -285,13 +286,119 @@ static void test_safe_file(void **state) {
     assert_string_equal(text, "one");
     assert_int_equal(safe_file_open(&f, other, &error), -1);
     assert_says(&error, "cannot be written: No such file");
-    /* Renaming onto a directory fails; nothing is left behind. */
+    assert_int_equal(safe_file_open(&f, "", &error), -1);
+    assert_says(&error, "is empty");
+    /* A folder is refused, before the work or, if it came meanwhile, after it; nothing is left behind. */
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(safe_file_open(&f, path, &error), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(safe_file_commit(&f, &error), -1);
     assert_says(&error, "untouched");
+    assert_int_equal(safe_file_open(&f, path, &error), -1);
+    assert_says(&error, "it is a folder; name a file in it");
     assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void write_safely(const char *path, const char *text) {
+    safe_file f;
+    assert_int_equal(safe_file_open(&f, path, &error), 0);
+    fputs(text, f.file);
+    assert_int_equal(safe_file_commit(&f, &error), 0);
+}
+
+static void assert_holds(const char *path, const char *expected) {
+    char text[32] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(text, expected);
+}
+
+/* What is replaced is the target, which may lie in another folder, and not the link. */
+static void test_safe_file_follows_links(void **state) {
+    (void)state;
+    char folder[] = "/tmp/dea_text_XXXXXX", sub[100], real[100], link[100], second[100], loop[100];
+    struct stat status;
+    assert_non_null(mkdtemp(folder));
+    snprintf(sub, sizeof sub, "%s/sub", folder);
+    snprintf(real, sizeof real, "%s/sub/real", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    snprintf(second, sizeof second, "%s/second", folder);
+    snprintf(loop, sizeof loop, "%s/loop", folder);
+    assert_int_equal(mkdir(sub, 0700), 0);
+    assert_int_equal(symlink("sub/real", link), 0);
+    assert_int_equal(symlink(link, second), 0);
+    assert_int_equal(symlink("loop", loop), 0);
+    write_safely(link, "first"); /* a link to nothing yet */
+    assert_holds(real, "first");
+    write_safely(second, "again"); /* absolute, over a relative one */
+    assert_holds(real, "again");
+    assert_true(lstat(real, &status) == 0 && S_ISREG(status.st_mode));
+    assert_true(lstat(link, &status) == 0 && S_ISLNK(status.st_mode));
+    assert_true(lstat(second, &status) == 0 && S_ISLNK(status.st_mode));
+    safe_file f;
+    assert_int_equal(safe_file_open(&f, link, &error), 0);
+    fputs("lost", f.file);
+    safe_file_abandon(&f);
+    assert_holds(real, "again");
+    assert_int_equal(safe_file_open(&f, loop, &error), -1);
+    assert_says(&error, "cannot be written: Too many levels of symbolic links");
+    const char *const made[] = {loop, second, link, real};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) assert_int_equal(unlink(made[i]), 0);
+    assert_int_equal(rmdir(sub), 0);
+    assert_int_equal(rmdir(folder), 0); /* no temporary file is left */
+}
+
+/* A pipe is written into and stays a pipe, also behind a link. */
+static void test_safe_file_writes_into_pipes(void **state) {
+    (void)state;
+    char folder[] = "/tmp/dea_text_XXXXXX", pipe_path[100], link[100], text[16] = "";
+    struct stat status;
+    safe_file f;
+    assert_non_null(mkdtemp(folder));
+    snprintf(pipe_path, sizeof pipe_path, "%s/pipe", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(symlink("pipe", link), 0);
+    const int reader = open(pipe_path, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    write_safely(pipe_path, "one");
+    write_safely(link, "two");
+    assert_int_equal(safe_file_open(&f, pipe_path, &error), 0);
+    safe_file_abandon(&f);
+    assert_int_equal(read(reader, text, sizeof text - 1), 6);
+    assert_string_equal(text, "onetwo");
+    close(reader);
+    assert_true(lstat(pipe_path, &status) == 0 && S_ISFIFO(status.st_mode));
+    assert_true(lstat(link, &status) == 0 && S_ISLNK(status.st_mode));
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(unlink(pipe_path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* The file that standard output goes to: replacing it would lose what else is printed. */
+static void test_safe_file_shares_standard_output(void **state) {
+    (void)state;
+    char folder[] = "/tmp/dea_text_XXXXXX", path[100];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/file", folder);
+    const int file = open(path, O_WRONLY | O_CREAT, 0600);
+    fflush(stdout);
+    const int kept = dup(STDOUT_FILENO);
+    assert_true(file >= 0 && kept >= 0 && dup2(file, STDOUT_FILENO) >= 0);
+    const ssize_t before = write(STDOUT_FILENO, "before ", 7);
+    safe_file f;
+    const int opened = safe_file_open(&f, path, &error);
+    const int written = opened == 0 && fputs("rows ", f.file) >= 0 && safe_file_commit(&f, &error) == 0;
+    const ssize_t after = write(STDOUT_FILENO, "after", 5);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    close(file);
+    assert_true(before == 7 && written && after == 5);
+    assert_holds(path, "before rows after");
+    assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(folder), 0);
 }
 
@@ -328,6 +435,9 @@ int main(void) {
         cmocka_unit_test(test_glosses),
         cmocka_unit_test(test_arena_and_map),
         cmocka_unit_test(test_safe_file),
+        cmocka_unit_test(test_safe_file_follows_links),
+        cmocka_unit_test(test_safe_file_writes_into_pipes),
+        cmocka_unit_test(test_safe_file_shares_standard_output),
         cmocka_unit_test(test_full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

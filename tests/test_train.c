@@ -337,9 +337,74 @@ static void test_stages(void **state) {
     while (!feed_report(&f, rows_by_tag, correct)) continue;
     assert_true(f.source[0].state.done);
     feed_close(&f);
+    /* Marks of their own: the first stage is left at 70%, the second not at 75%. */
+    assert_int_equal(settings_sources(&c, "babi18:1:0.7/0.8", &error), 0);
+    assert_int_equal(feed_open(&f, c.plan, c.plans, NULL, NULL, 1, &error), 0);
+    correct[0] = correct[1] = 15;
+    for (steps = 0; !feed_report(&f, rows_by_tag, correct); steps++) assert_true(steps < 100);
+    for (int i = 0; i < 200; i++) assert_int_equal(feed_report(&f, rows_by_tag, correct), 0);
+    assert_int_equal(f.source[0].state.stage, 2);
+    feed_close(&f);
     assert_int_equal(settings_sources(&c, "kinship:1:0.9:babi18", &error), 0);
     assert_int_equal(feed_open(&f, c.plan, c.plans, NULL, NULL, 1, &error), -1);
     assert_non_null(strstr(error.message, "waits for"));
+}
+
+/* A word of the premise is hidden everywhere or nowhere in the row; what only the hypothesis has is never hidden. */
+static void test_hiding(void **state) {
+    (void)state;
+    text_error error = {""};
+    trainer_config c = quick();
+    tokenizer *v = trainer_vocabulary(&c, NULL, NULL, &error);
+    samples list = {0};
+    encoded_pair pair = {0};
+    int hidden = 0, words = 0;
+    assert_int_equal(
+        encode_pair(v, NULL, "the box is bigger than the jar.", "the crate is bigger than the box.", 0, &pair, &error),
+        0);
+    for (uint64_t i = 0; i < 2000; i++) {
+        samples_clear(&list);
+        assert_int_equal(samples_add(&list, &pair, 1, 0, &error), 0);
+        samples_hide_last(&list, v, 0.3, 9, i);
+        for (size_t k = 0; k < pair.length; k++) {
+            int in_premise = 0, special = tokenizer_is_special(v, pair.id[k]);
+            for (size_t j = 0; j < pair.length; j++) {
+                if (pair.id[j] != pair.id[k]) continue;
+                in_premise |= pair.segment[j] == 0;
+                assert_int_equal(list.id[j], list.id[k]);
+            }
+            assert_true(list.id[k] == pair.id[k] || (list.id[k] == tokenizer_mask(v) && in_premise && !special));
+            words += in_premise && !special;
+            hidden += list.id[k] != pair.id[k];
+        }
+    }
+    assert_true(fabs((double)hidden / words - 0.3) < 0.02);
+    encoded_pair_free(&pair);
+    samples_free(&list);
+    tokenizer_free(v);
+}
+
+/* A fifth of the draws from the next stage, a tenth from the one before; none of the last but one has a next but the last. */
+static void test_share_of_stages(void **state) {
+    (void)state;
+    static trainer t;
+    text_error error = {""};
+    trainer_config c = quick();
+    assert_int_equal(settings_sources(&c, "babi18", &error), 0);
+    c.earlier = 0.1;
+    c.ahead = 0.2;
+    open_run(&t, &c, 1);
+    for (int stage = 2; stage <= t.feed.source[0].stages; stage += t.feed.source[0].stages - 2) {
+        int count[FEED_STAGES + 1] = {0};
+        t.feed.source[0].state.stage = stage;
+        assert_int_equal(feed_draw(&t.feed, stage, 0, 20000, t.vocabulary, 128, NULL, &t.drawn, &error), 0);
+        for (size_t i = 0; i < t.drawn.count; i++) count[feed_tag_stage(t.drawn.at[i].tag)]++;
+        const double drawn = (double)t.drawn.count, last = stage == t.feed.source[0].stages;
+        assert_true(fabs(count[1] / drawn - 0.1) < 0.02);
+        assert_true(fabs(count[stage + 1] / drawn - (last ? 0 : 0.2)) < 0.02);
+        assert_true(fabs(count[stage] / drawn - (last ? 0.6 : 0.7)) < 0.02);
+    }
+    trainer_close(&t);
 }
 
 static void test_settings(void **state) {
@@ -357,12 +422,16 @@ static void test_settings(void **state) {
     assert_int_equal(settings_set(&c, "layers", "0", &error), -1);
     assert_int_equal(settings_set(&c, "speed", "1", &error), -1);
     char list[256];
-    assert_int_equal(settings_sources(&c, "babi18:2:0.86,isa,kinship@2:1:0.9:babi18", &error), 0);
+    assert_int_equal(settings_sources(&c, "babi18:2:0.86/0.7,isa,kinship@2:1:0.9:babi18", &error), 0);
     settings_print_sources(&c, list, sizeof list);
-    assert_string_equal(list, "babi18:2:0.86,isa:1:0.9,kinship@2:1:0.9:babi18");
+    assert_string_equal(list, "babi18:2:0.86/0.7,isa:1:0.9,kinship@2:1:0.9:babi18");
+    assert_true(c.plan[0].mark[0] == 0.86 && c.plan[0].mark[1] == 0.7 && c.plan[0].mark[4] == 0.7);
     assert_int_equal(c.plan[0].kind, FEED_FRESH);
     assert_int_equal(c.plan[1].kind, FEED_STORED);
-    assert_int_equal(settings_sources(&c, "babi18:none", &error), -1);
+    static const char *const wrong[] = {"babi18:none", "babi18:1/2", "babi18:1:0.9/", "babi18:1:0.9/x",
+                                        "babi18:1:.1/.1/.1/.1/.1/.1/.1/.1/.1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(settings_sources(&c, wrong[i], &error), -1);
     assert_int_equal(settings_preset("huge", &c), -1);
 }
 
@@ -509,6 +578,8 @@ int main(void) {
         cmocka_unit_test(test_masking),
         cmocka_unit_test(test_stored_rows),
         cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_share_of_stages),
+        cmocka_unit_test(test_hiding),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_program),

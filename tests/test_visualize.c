@@ -573,7 +573,12 @@ static void test_nothing_half_written(void **state) {
     gallery_options options = plain_options();
     volatile sig_atomic_t stop = 1;
     open_hostile(&m, 1, 1);
-    write_text(in_folder("index.html"), "old");
+    static const char old_page[] = "<title>What the two experts do</title> old";
+    write_text(in_folder("index.html"), "somebody else's");
+    assert_int_equal(gallery_make(&m.v, folder, &options, &report, &error), -1);
+    assert_non_null(strstr(error.message, "index.html: was not drawn by visualize; choose another folder with --out"));
+    assert_int_equal(entries(folder), 1);
+    write_text(in_folder("index.html"), old_page);
     options.album.stop = &stop;
     assert_int_equal(gallery_make(&m.v, folder, &options, &report, &error), 1);
     assert_int_equal(entries(folder), 1);
@@ -594,7 +599,7 @@ static void test_nothing_half_written(void **state) {
     assert_non_null(strstr(error.message, "--out"));
     assert_int_equal(gallery_make(&m.v, "", &options, &report, &error), -1);
     char *old = read_text(in_folder("index.html"), NULL);
-    assert_string_equal(old, "old");
+    assert_string_equal(old, old_page);
     free(old);
     assert_int_equal(gallery_make(&m.v, folder, &options, &report, &error), 0); /* and in the end it is replaced */
     check_page(in_folder("index.html"), &m);
@@ -690,16 +695,42 @@ static void test_program(void **state) {
     const struct {
         char *arguments[6];
         int code;
-    } runs[] = {{{"visualize", "--help", NULL}, 0},          {{"visualize", "--version", NULL}, 0},
-                {{"visualize", "--nonsense", NULL}, 2},      {{"visualize", "--layer", "-1", NULL}, 2},
-                {{"visualize", "--alpha", "0.99", NULL}, 2}, {{"visualize", "--premise", "a.", NULL}, 2},
-                {{"visualize", "--ckpt", NULL}, 2},          {{"visualize", "more", NULL}, 2},
-                {{"visualize", "--map", "E2", NULL}, 2},     {{"visualize", "--ckpt", missing, NULL}, 1}};
+    } runs[] = {{{"visualize", "--help", NULL}, 0},
+                {{"visualize", "--version", NULL}, 0},
+                {{"visualize", "--nonsense", NULL}, 2},
+                {{"visualize", "--layer", "-1", NULL}, 2},
+                {{"visualize", "--alpha", "0.99", NULL}, 2},
+                {{"visualize", "--premise", "a.", NULL}, 2},
+                {{"visualize", "--ckpt", NULL}, 2},
+                {{"visualize", "more", NULL}, 2},
+                {{"visualize", "--map", "E2", NULL}, 2},
+                {{"visualize", "--out", "", NULL}, 2},
+                {{"visualize", "--premise", "", "--hypothesis", "", NULL}, 2},
+                {{"visualize", "--ckpt", missing, "--out", missing, NULL}, 1}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         assert_int_equal(run(program, runs[i].arguments, output), runs[i].code);
         char *text = read_text(output, NULL);
         assert_true(strlen(text) > 10);
         if (runs[i].code) assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1); /* one line */
+        free(text);
+    }
+    const struct {
+        char *arguments[4];
+        const char *said;
+    } wrong[] = {
+        {{"visualize", "--nope", NULL}, "visualize: unknown option --nope; see visualize --help\n"},
+        {{"visualize", "--head", "x", NULL},
+         "visualize: --head takes a whole number from 0 to 1000000000, not \"x\"; see visualize --help\n"},
+        {{"visualize", "--alpha", "2", NULL},
+         "visualize: --alpha takes a number from 0 to 0.95, not \"2\"; see visualize --help\n"},
+        {{"visualize", "--map", "foo", NULL},
+         "visualize: --map takes E0tilde, E1tilde, S, alpha_hat or attention, not \"foo\"; see visualize --help\n"},
+        {{"visualize", "-t0", NULL},
+         "visualize: --threads takes a whole number from 1 to 256, not \"0\"; see visualize --help\n"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(run(program, wrong[i].arguments, output), 2);
+        char *text = read_text(output, NULL);
+        assert_string_equal(text, wrong[i].said);
         free(text);
     }
 }

@@ -9,6 +9,8 @@
 #include "checkpoint/numbers.h"
 #include "text/string_map.h"
 
+#define GIVE_CHECKPOINT "give a .safetensors file of build/train"
+
 enum { RANKS = 4 };
 
 typedef struct entry {
@@ -54,19 +56,21 @@ static char *read_header(checkpoint *c, size_t *length, text_error *error) {
         return NULL;
     }
     if (size < 8 + 2) {
-        text_fail(error, "%s: is no checkpoint: %lld bytes are too few; it was cut off or is another kind of file",
-                  c->path, (long long)size);
+        text_fail(error, "%s: is no checkpoint: %lld bytes are too few; " GIVE_CHECKPOINT, c->path, (long long)size);
         return NULL;
     }
     if (read_all(c, prefix, sizeof prefix, 0, error) != 0) return NULL;
     uint64_t claimed = 0;
     for (int i = 0; i < 8; i++) claimed |= (uint64_t)prefix[i] << (8 * i);
-    if (claimed < 2 || claimed > (uint64_t)size - 8 || claimed > CHECKPOINT_HEADER_LIMIT) {
-        text_fail(
-            error,
-            "%s: is no checkpoint: it claims a header of %llu bytes, the file has %lld and at most %d are allowed; it "
-            "was cut off or is another kind of file",
-            c->path, (unsigned long long)claimed, (long long)size, CHECKPOINT_HEADER_LIMIT);
+    if (claimed < 2 || claimed > CHECKPOINT_HEADER_LIMIT) { /* text, or any other file */
+        text_fail(error, "%s: is no checkpoint: it is another kind of file; " GIVE_CHECKPOINT, c->path);
+        return NULL;
+    }
+    if (claimed > (uint64_t)size - 8) {
+        text_fail(error,
+                  "%s: is no checkpoint, or was cut off: it claims a header of %llu bytes, the file has "
+                  "%lld; " GIVE_CHECKPOINT,
+                  c->path, (unsigned long long)claimed, (long long)size);
         return NULL;
     }
     *length = (size_t)claimed;
@@ -199,9 +203,8 @@ static int parse_header(checkpoint *c, const char *text, size_t length, text_err
     c->header = cJSON_ParseWithLengthOpts(text, length, &end, 0);
     while (c->header && end < text + length && *end == ' ') end++;
     if (!cJSON_IsObject(c->header) || end != text + length)
-        return text_fail(error,
-                         "%s: is no checkpoint: its header is not a JSON object; it is damaged or another kind of file",
-                         c->path);
+        return text_fail(
+            error, "%s: is no checkpoint, or is damaged: its header is not a JSON object; " GIVE_CHECKPOINT, c->path);
     if (parse_entries(c, error) != 0 || check_places(c, error) != 0) return -1;
     const char *format = checkpoint_get(c, "format");
     if (!format || strcmp(format, CHECKPOINT_FORMAT) != 0)

@@ -25,7 +25,7 @@ static const field fields[] = {
     FIELD(positions, FIELD_POSITIONS), FIELD(post_norm, FIELD_INT),      FIELD(norm_eps, FIELD_REAL),
     FIELD(dropout, FIELD_REAL),        FIELD(embedding_std, FIELD_REAL), FIELD(use_temperature, FIELD_INT),
     FIELD(temperature, FIELD_REAL),    FIELD(tie_k_to_q, FIELD_INT),     FIELD(w_rel_identity, FIELD_INT),
-    FIELD(fixed_alpha, FIELD_REAL),
+    FIELD(split_heads, FIELD_INT),     FIELD(fixed_alpha, FIELD_REAL),
 };
 
 enum { FIELDS = sizeof fields / sizeof fields[0] };

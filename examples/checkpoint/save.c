@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/numbers.h"
+#include "text/safe_file.h"
 #include "text/string_map.h"
 
 /* ---- the header -------------------------------------------------------------------------------------------------- */
@@ -195,16 +196,18 @@ int checkpoint_save(const char *path, const checkpoint_part *parts, int part_cou
         }
     char *header = print_header(path, parts, part_count, pairs, pair_count, error);
     if (!header) return -1;
-    char *temporary = malloc(strlen(path) + sizeof ".tmp");
+    char *target = safe_file_target(path); /* a link to another disk stays one */
+    char *temporary = target ? malloc(strlen(target) + sizeof ".tmp") : NULL;
     int status = -1;
     if (temporary) {
-        strcpy(temporary, path);
+        strcpy(temporary, target);
         strcat(temporary, ".tmp");
-        status = replace(path, temporary, header, parts, part_count, io ? io : &checkpoint_posix, error);
+        status = replace(target, temporary, header, parts, part_count, io ? io : &checkpoint_posix, error);
     } else {
-        text_fail_memory(error, strlen(path) + sizeof ".tmp");
+        text_fail(error, "%s: cannot be written: %s", path, strerror(errno));
     }
     free(temporary);
+    free(target);
     free(header);
     return status;
 }

@@ -24,11 +24,11 @@ static const char *const colours[COLOURS] = {"white", "green", "gray", "yellow",
 static const char *const describe16[] = {
     "two people, one fact each (all animals or all colours); a question on one fact",
     "three people, one fact each; a question on one fact",
-    "two people with animal and colour; a question on one fact",
-    "three people with animal and colour; a question on one fact",
-    "three people, 5 facts: the asked one's colour follows from somebody with the same animal",
-    "four people, 7 facts, the same question",
-    "the full story: five people, 9 facts, the same question",
+    "two people with animal and colour; a question on one fact, or on an animal's colour (\"the frog is white\")",
+    "three people with animal and colour; the same questions",
+    "three people, 5 facts: an animal's colour, or the colour of one who shares it with somebody",
+    "four people, 7 facts, the same questions",
+    "the full story: five people, 9 facts; the colour of one who shares an animal with somebody",
 };
 
 /* A choice is (person, animal, colour) as a number below TRIPLES, else (person, animal), else (person, colour). */
@@ -74,12 +74,14 @@ static void open16(data_stream *s) {
 }
 
 typedef struct fact16 {
-    int person, animal, colour; /* animal or colour is -1 */
+    int person, animal, colour; /* animal or colour is -1; the person where the animal itself is spoken of */
 } fact16;
 
 static const char *put_fact16(data_story *story, fact16 f) {
     const char *text = story_begin(story);
-    if (f.animal >= 0)
+    if (f.person < 0)
+        put_sentence(story, (const char *[]){"the ", animals[f.animal], " is ", colours[f.colour], "."}, 5);
+    else if (f.animal >= 0)
         put_sentence(story, (const char *[]){people[f.person], " is a ", animals[f.animal], "."}, 4);
     else
         put_sentence(story, (const char *[]){people[f.person], " is ", colours[f.colour], "."}, 4);
@@ -98,7 +100,7 @@ static void finish16(const data_stream *s, rng *r, data_story *story, fact16 *fa
     }
     story_end(story);
     for (int label = 1; label >= 0; label--) {
-        row *out = story_row(story, "babi16", data_split_name(s->split), truth.animal >= 0 ? "IsA" : "HasColor", label,
+        row *out = story_row(story, "babi16", data_split_name(s->split), truth.colour < 0 ? "IsA" : "HasColor", label,
                              steps, key);
         out->premise = premise;
         out->hypothesis = put_fact16(story, label ? truth : lie);
@@ -149,7 +151,7 @@ static void draw16(const data_stream *s, rng *r, data_story *story) {
     }
     int told = s->stage <= 4; /* the asked person's colour stands in the story */
     int n = (const int[]){2, 3, 3, 4, 5}[s->stage - 3], who[PEOPLE], kind[4], shade[4], has[PEOPLE];
-    int ask_animal = told && rng_coin(r);
+    int of_animal = s->stage < 7 && rng_below(r, told ? 3 : 2) == 0, ask_animal = told && !of_animal && rng_coin(r);
     asked16 a = ask_animal ? decode16(s->choice[(uint32_t)s->classes + rng_below(r, (uint32_t)(s->n - s->classes))])
                            : decode16(s->choice[rng_below(r, (uint32_t)s->classes)]);
     asked16 b = ask_animal ? (asked16){a.person, -1, -1} : draw16_twin(s, r, a);
@@ -170,7 +172,11 @@ static void draw16(const data_stream *s, rng *r, data_story *story) {
     }
     fact16 truth = {a.person, ask_animal ? kind[0] : -1, ask_animal ? -1 : shade[0]};
     fact16 lie = {a.person, ask_animal ? kind[1] : -1, ask_animal ? -1 : shade[1]};
-    finish16(s, r, story, facts, m, a, truth, lie, told ? 1 : 3);
+    if (of_animal) {
+        truth = (fact16){-1, kind[0], shade[0]};
+        lie = (fact16){-1, kind[0], shade[1]};
+    }
+    finish16(s, r, story, facts, m, a, truth, lie, of_animal ? 2 : told ? 1 : 3);
 }
 
 const generator babi16_generator = {"babi16", (int)COUNT_OF(describe16), describe16, open16, draw16};
@@ -314,8 +320,9 @@ static const char *const containers[CONTAINERS] = {"box",    "chest", "suitcase"
 static const char *const describe18[] = {
     "one fact and a question on it",
     "three facts on six things; a question on one of them",
-    "a chain of three facts on four things, a question on the inner two; counts tell nothing from here on",
-    "a chain of four facts on five things, one- and two-step questions on the inner three",
+    "2-8 facts on six things, any question that they answer",
+    "a chain of four facts on five things, one- and two-step questions on the inner three; counts tell nothing from "
+    "here on",
     "the full story: 5-8 facts, a two-step question; counting who is bigger how often tells nothing",
 };
 
@@ -384,6 +391,28 @@ static void tell_full(rng *r, sizes *z, int *large, int *small) {
     while (z->facts < total) tell_other(r, z, *large, *small);
 }
 
+/* 2-8 facts between any things, and any order that follows from them, in however many steps. Counts help with most of these
+ * questions and near neighbours need the facts themselves: every step from the one to the other is asked for somewhere. */
+static int tell_any(rng *r, sizes *z, int *large, int *small) {
+    const int total = between(r, 2, MOST_FACTS);
+    int steps[8][8] = {{0}}, pairs = 0;
+    z->n = 6;
+    while (z->facts < total) {
+        const int i = between(r, 0, z->n - 2), j = between(r, i + 1, z->n - 1);
+        if (tell(z, i, j)) steps[i][j] = 1;
+    }
+    for (int width = 2; width < z->n; width++) /* by distance: what lies between is known */
+        for (int i = 0, j = width; j < z->n; i++, j++)
+            for (int k = i + 1; k < j; k++) {
+                const int by = steps[i][k] && steps[k][j] ? steps[i][k] + steps[k][j] : 0;
+                if (by && (!steps[i][j] || by < steps[i][j])) steps[i][j] = by;
+            }
+    for (int i = 0; i < z->n; i++)
+        for (int j = i + 1; j < z->n; j++) /* each as likely as the others */
+            if (steps[i][j] && rng_below(r, (uint32_t)++pairs) == 0) *large = i, *small = j;
+    return steps[*large][*small];
+}
+
 static int tell_stage(int stage, rng *r, sizes *z, int *large, int *small) {
     int steps = 1;
     *z = (sizes){.n = 2};
@@ -393,11 +422,13 @@ static int tell_stage(int stage, rng *r, sizes *z, int *large, int *small) {
     } else if (stage == 2) { /* three pairs of neighbours, the first one is asked about; no order between the pairs */
         z->n = 6;
         for (int i = 0; i < 6; i += 2) tell(z, i, i + 1);
-    } else if (stage <= 4) { /* whoever is asked about is told to be bigger once and smaller once */
-        z->n = stage + 1;
-        for (int i = 0; i < stage; i++) tell(z, i, i + 1);
-        steps = stage == 3 ? 1 : 1 + rng_coin(r);
-        *large = stage == 3 || steps == 2 ? 1 : between(r, 1, 2);
+    } else if (stage == 3) {
+        steps = tell_any(r, z, large, small);
+    } else if (stage == 4) { /* whoever is asked about is told to be bigger once and smaller once */
+        z->n = 5;
+        for (int i = 0; i < 4; i++) tell(z, i, i + 1);
+        steps = 1 + rng_coin(r);
+        *large = steps == 2 ? 1 : between(r, 1, 2);
         *small = *large + steps;
     } else {
         steps = 2;

@@ -47,7 +47,8 @@ static const char help[] =
     "      -s, --seed N           (default 42)\n"
     "  data --help | --version\n"
     "\n"
-    "Exit codes: 0 done, 1 failed (a source leaks, a file is broken, the disk is full), 2 wrong usage.\n";
+    "Exit codes: 0 done, 1 failed (a source leaks, a file is broken, the disk is full), 2 wrong usage,\n"
+    "130 stopped by Ctrl-C.\n";
 
 typedef struct options {
     build_options build;
@@ -104,7 +105,12 @@ static int read_options(int argc, char **argv, const char *allowed, options *o) 
                 printf("data %s\n", DEA_VERSION);
             exit(fflush(stdout) ? FAILED : DONE);
         }
-        if (!strchr(allowed, c)) return usage("\"%s\" does not take this option", argv[0]);
+        if (!strchr(allowed, c)) {
+            const struct option *given = all;
+            while (given->val != c) given++;
+            fprintf(stderr, "data: \"%s\" does not take --%s; see data --help\n", argv[0], given->name);
+            return USAGE;
+        }
         switch (c) {
         case 'o':
             o->out = optarg;
@@ -170,21 +176,28 @@ static int finish_stdout(void) {
     return DONE;
 }
 
-/* To `path` by a temporary file that is renamed, or to standard output for "-". */
-static int write_rows(const rows *list, const char *path, text_error *error) {
-    safe_file f;
-    int to_stdout = !strcmp(path, "-"), status = 0;
-    if (!to_stdout && safe_file_open(&f, path, error)) return -1;
-    FILE *file = to_stdout ? stdout : f.file;
-    for (size_t i = 0; i < list->count && !status; i++) {
-        status = tsv_write(file, &list->row[i], error);
-        if (!status && interrupted) status = text_fail(error, "stopped; %s is as it was", path);
+/* Where rows go: a file that appears when it is whole, or standard output. */
+typedef struct output {
+    FILE *file;
+    safe_file safe; /* safe.file NULL: standard output */
+} output;
+
+/* "-" is standard output. Before the work, so that a path which cannot be written is told at once. */
+static int open_output(output *out, const char *path, text_error *error) {
+    *out = (output){.file = stdout};
+    if (!strcmp(path, "-")) return 0;
+    if (safe_file_open(&out->safe, path, error)) return -1;
+    out->file = out->safe.file;
+    return 0;
+}
+
+static int write_rows(const rows *list, output *out, text_error *error) {
+    for (size_t i = 0; i < list->count; i++) {
+        if (tsv_write(out->file, &list->row[i], error)) return -1;
+        if (interrupted) return text_fail(error, "stopped");
     }
-    if (to_stdout)
-        return status ? status : fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
-    if (!status) return safe_file_commit(&f, error);
-    safe_file_abandon(&f);
-    return status;
+    if (out->safe.file) return safe_file_commit(&out->safe, error);
+    return fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
 }
 
 /* ---- build */
@@ -225,13 +238,16 @@ static int build(int argc, char **argv, options *o) {
     rows list = {0};
     build_notes notes;
     text_error error;
+    output file;
     static check_report report;
     int status = read_options(argc, argv, "oskMWSCK", o);
     if (status) return status;
     if (optind < argc) return usage("\"build\" takes no argument \"%s\"", argv[optind]);
     const char *out = o->out ? o->out : "data.tsv";
     FILE *to = strcmp(out, "-") ? stdout : stderr;
+    if (open_output(&file, out, &error)) return failed(&error);
     if (data_build(&o->build, &list, &notes, show_progress, NULL, &error)) {
+        safe_file_abandon(&file.safe);
         rows_free(&list);
         return failed(&error);
     }
@@ -243,12 +259,13 @@ static int build(int argc, char **argv, options *o) {
     if (!interrupted) print_check(to, &report);
     if (fault)
         status = failed(&error);
-    else if (write_rows(&list, out, &error))
+    else if (write_rows(&list, &file, &error))
         status = failed(&error);
     else
         fprintf(to,
                 "labels half and half in every source and split; no row and no group in two splits.\n%s: %zu rows\n",
                 out, list.count);
+    safe_file_abandon(&file.safe);
     rows_free(&list);
     return status ? status : finish_stdout();
 }
@@ -259,12 +276,15 @@ static int wordpairs(int argc, char **argv, options *o) {
     rows list = {0};
     build_notes notes;
     text_error error;
+    output file;
     int status = read_options(argc, argv, "osnWSCK", o);
     if (status) return status;
     if (optind < argc) return usage("\"wordpairs\" takes no argument \"%s\"", argv[optind]);
     const char *out = o->out ? o->out : "wordpairs.tsv";
+    if (open_output(&file, out, &error)) return failed(&error);
     if (wordpairs_build(&o->build, o->count ? (size_t)o->count : 3000, &list, &notes, &error) ||
-        write_rows(&list, out, &error)) {
+        write_rows(&list, &file, &error)) {
+        safe_file_abandon(&file.safe);
         rows_free(&list);
         return failed(&error);
     }
@@ -387,11 +407,16 @@ static int stream(int argc, char **argv, options *o) {
     if (status) return status;
     if (optind < argc) return usage("\"stream\" takes no argument \"%s\"", argv[optind]);
     if (!o->source) return list_stages();
-    if (!data_stream_stages(o->source)) return usage("no generator is called \"%s\"", o->source);
-    if (o->split && data_split_by_name(o->split) < 0) return usage("no split is called \"%s\"", o->split);
-    int stage = o->stage ? (int)o->stage : data_stream_stages(o->source);
-    if (data_stream_open(&s, o->source, o->split ? o->split : "train", stage, o->build.seed))
-        return usage("%s has not so many stages", o->source);
+    const int stages = data_stream_stages(o->source);
+    if (!stages) return usage("--source takes babi16, babi17, babi18 or kinship, not \"%s\"", o->source);
+    if (o->split && data_split_by_name(o->split) < 0)
+        return usage("--split takes train, dev or test, not \"%s\"", o->split);
+    if (o->stage > stages) {
+        fprintf(stderr, "data: --stage takes 1 to %d with --source %s, not %ld; see data --help\n", stages, o->source,
+                o->stage);
+        return USAGE;
+    }
+    data_stream_open(&s, o->source, o->split ? o->split : "train", o->stage ? (int)o->stage : stages, o->build.seed);
     for (uint64_t i = 0; i < (o->count ? o->count : 10) && !interrupted; i++) {
         data_stream_story(&s, 0, i, &story);
         printf("%s\n", story.rows[0].premise);
@@ -411,6 +436,7 @@ int main(int argc, char **argv) {
     options o = {.build = build_defaults()};
     struct sigaction on = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &on, NULL);
+    sigaction(SIGTERM, &on, NULL);
     if (argc < 2) return usage("%s", "no command given");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1, &o);

@@ -89,6 +89,18 @@ void samples_mask_last(samples *list, const tokenizer *t, uint64_t seed, uint64_
     }
 }
 
+void samples_hide_last(samples *list, const tokenizer *t, double share, uint64_t seed, uint64_t index) {
+    const sample *s = &list->at[list->count - 1];
+    const size_t end = s->begin + (size_t)s->length;
+    const uint64_t key = rng_derive(seed, index);
+    for (size_t i = s->begin; i < end && list->segment[i] == 0; i++) {
+        const int id = list->id[i]; /* one draw for a token, whatever its places */
+        if (tokenizer_is_special(t, id) || (double)(rng_derive(key, (uint64_t)id) >> 11) * 0x1p-53 >= share) continue;
+        for (size_t j = i; j < end; j++)
+            if (list->id[j] == id) list->id[j] = tokenizer_mask(t);
+    }
+}
+
 /* ---- plan */
 
 /* Counting sort by length: stable, so equal lengths stay in order of index. */

@@ -37,6 +37,10 @@ void samples_free(samples *list);
  * a random token that is not special, 10% stay. At least one token is asked for. The draw is a function of (seed, index). */
 void samples_mask_last(samples *list, const tokenizer *t, uint64_t seed, uint64_t index);
 
+/* Hides words of the last sample's premise (segment 0), each with probability `share`: `mask` stands for it wherever it stands in the
+ * row, so that a row cannot be learnt by heart from one rare word. The draw is a function of (seed, index). */
+void samples_hide_last(samples *list, const tokenizer *t, double share, uint64_t seed, uint64_t index);
+
 /* Rows [begin, begin + count) of plan->order make one batch of `length`. */
 typedef struct batch_slice {
     size_t begin;

@@ -49,6 +49,8 @@ static const char *config_fault(const encoder_config *c) {
     if (c->classes == 0 && !c->language_model) return "a model needs a class head or a language-model head";
     if (c->positions < ENCODER_SINUSOIDAL || c->positions > ENCODER_SENTENCE)
         return "this kind of positions is unknown";
+    if (c->split_heads && (c->positions != ENCODER_SENTENCE || c->d_model % 4))
+        return "split heads need positions by sentence and a width that is a multiple of 4";
     if (c->positions == ENCODER_SINUSOIDAL && c->d_model % 2) return "sinusoidal positions need an even width";
     if (!(c->norm_eps > 0) || !(c->embedding_std > 0)) return "norm eps and embedding std must be above 0";
     if (!(c->dropout >= 0 && c->dropout < 1)) return "dropout must be in [0, 1)";
@@ -171,6 +173,30 @@ static void fill_linear(dea_real *w, int out, int in, uint64_t seed) {
     dea_fill_xavier(w, (size_t)out * (size_t)in, in, out, seed);
 }
 
+/* Keeps columns [begin, end) of `rows` rows, which grow so that the rows keep their length; the others become 0. */
+static void keep_columns(dea_real *w, int rows, int columns, int begin, int end) {
+    const dea_real scale = (dea_real)sqrt((double)columns / (end - begin));
+    for (int i = 0; i < rows; i++, w += columns)
+        for (int j = 0; j < columns; j++) w[j] = j >= begin && j < end ? w[j] * scale : 0;
+}
+
+/* See encoder_reset in the header. */
+static void split_heads(const encoder *e, dea_real *params) {
+    const encoder_config *c = &e->config;
+    const int d = c->d_model, half = d / 2, quarter = d / 4, head = d / c->heads;
+    keep_columns(params + e->token, c->vocab, d, 0, half);
+    keep_columns(params + e->sentence, c->max_length, d, half, half + quarter);
+    keep_columns(params + e->place, c->max_length, d, half + quarter, d);
+    keep_columns(params + e->segment, c->segments, d, half + quarter, d);
+    for (int i = 0; i < c->layers; i++)
+        for (int part = 0; part < 2; part++) { /* q, k */
+            dea_real *w = params + e->layer[i].attention.w_qkv + (size_t)part * (size_t)d * (size_t)d;
+            const int of_token = c->heads / 2 * head, of_sentence = c->heads / 4 * head;
+            keep_columns(w, of_token, d, 0, half);
+            keep_columns(w + (size_t)of_token * (size_t)d, of_sentence, d, half, half + quarter);
+        }
+}
+
 dea_status encoder_reset(const encoder *e, dea_real *params, uint64_t seed) {
     const encoder_config *c = &e->config;
     const int d = c->d_model;
@@ -193,6 +219,7 @@ dea_status encoder_reset(const encoder *e, dea_real *params, uint64_t seed) {
         fill_ones(params + l->norm1_gain, d);
         fill_ones(params + l->norm2_gain, d);
     }
+    if (c->split_heads) split_heads(e, params);
     fill_ones(params + e->norm_gain, d);
     if (c->classes) {
         fill_linear(params + e->pooler_w, d, d, base + 5);

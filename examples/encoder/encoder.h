@@ -39,6 +39,7 @@ typedef struct encoder_config {
     double temperature;   /* its start, 2 */
     int tie_k_to_q;       /* W_k starts as a copy of W_q */
     int w_rel_identity;   /* W_rel starts as the identity, for weights trained elsewhere */
+    int split_heads;      /* ENCODER_SENTENCE: heads that start by looking at one thing each, see encoder_reset */
     double
         fixed_alpha; /* in [0, 0.95]: every cell's mix, in training and inference, no gate; below 0: the gate decides */
 } encoder_config;
@@ -77,7 +78,10 @@ typedef struct encoder {
 encoder *encoder_new(const encoder_config *config, char *message);
 void encoder_free(encoder *e);
 
-/* Initial values, a function of the configuration and the seed. params: e->table.elements numbers. */
+/* Initial values, a function of the configuration and the seed. params: e->table.elements numbers. With split_heads token,
+ * sentence and place (with the segment) start in a half, a quarter and a quarter of the width, and q and k of the first half of
+ * the heads see the token's part alone, those of the next quarter the sentence's, the rest everything: with W_k = W_q equal
+ * words, and the words of one sentence, attend to each other from the first step. All is free to change. */
 dea_status encoder_reset(const encoder *e, dea_real *params, uint64_t seed);
 
 /* Rows of tokens, padded to one length. Everything belongs to the caller. Places that pad hold any valid ids (0). */

@@ -197,6 +197,7 @@ typedef struct dataset {
     rows all;
     row *asked, *train; /* copies of the records; their strings stay in `all` */
     size_t asked_count, train_count;
+    const char *split; /* the one asked for; "all" where the data has no splits */
     char name[512];
 } dataset;
 
@@ -230,8 +231,10 @@ static int choose_rows(dataset *d, const options *o, text_error *error) {
     d->asked = malloc((d->all.count + 1) * sizeof *d->asked);
     d->train = malloc((d->all.count + 1) * sizeof *d->train);
     if (!d->asked || !d->train) return text_fail_memory(error, 2 * d->all.count * sizeof *d->asked);
+    d->split = "all";
     for (size_t i = 0; i < d->all.count; i++) {
         const row *r = &d->all.row[i];
+        if (*r->split) d->split = o->split;
         if (strcmp(o->split, "all") == 0 || !*r->split || strcmp(o->split, r->split) == 0)
             d->asked[d->asked_count++] = *r;
         if (strcmp(r->split, "train") == 0) d->train[d->train_count++] = *r;
@@ -317,7 +320,7 @@ static int evaluate(const options *o, const model *m, dataset *d, outputs *files
     int threads = o->threads;
     report r = {.checkpoint = o->checkpoint,
                 .data = d->name,
-                .split = o->split,
+                .split = d->split,
                 .model = m,
                 .rows = d->asked,
                 .scores = &s,

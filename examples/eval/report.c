@@ -212,8 +212,9 @@ static void print_heading(FILE *to, const report *r) {
             c->post_norm ? "post" : "pre", c->use_temperature ? "on" : "off", c->vocab);
     const char *sources = checkpoint_get(r->model->file, "sources");
     if (sources && *sources) fprintf(to, "       trained on %s\n", sources);
-    fprintf(to, "data   %s, split %s: %zu rows, %zu tokens, %zu of them unknown", r->data, r->split, s->count,
-            s->tokens, s->unknown);
+    const int whole = strcmp(r->split, "all") == 0;
+    fprintf(to, "data   %s, %s%s: %zu rows, %zu tokens, %zu of them unknown", r->data, whole ? "" : "split ",
+            whole ? "all of it" : r->split, s->count, s->tokens, s->unknown);
     if (s->cut) fprintf(to, ", %zu rows cut at the front", s->cut);
     fprintf(to, "\n");
 }

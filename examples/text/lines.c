@@ -15,7 +15,9 @@ enum { BUFFER = 1 << 16 }; /* bytes to begin with */
 int lines_open(lines *l, const char *path, text_error *error) {
     *l = (lines){.name = path};
     l->file = fopen(path, "rb");
-    if (!l->file) return text_fail(error, "%s: cannot be opened: %s", path, strerror(errno));
+    if (!l->file)
+        return text_fail(error, "%s: cannot be opened: %s; give the path of a file that can be read", path,
+                         strerror(errno));
     struct stat status;
     if (fstat(fileno(l->file), &status) == 0 && S_ISDIR(status.st_mode)) {
         lines_close(l);
@@ -87,14 +89,19 @@ static int fill(lines *l, text_error *error) {
 static int check(const lines *l, text_error *error) {
     const char *zero = memchr(l->line, 0, l->length);
     if (zero) {
-        return lines_fail(l, error,
-                          "NUL byte at byte %zu of the line; the file is not text (UTF-16? convert it with iconv)",
-                          (size_t)(zero - l->line) + 1);
+        return lines_fail(
+            l, error,
+            "NUL byte at byte %zu of the line: this is not text; give a text file (UTF-16: convert it with "
+            "iconv)",
+            (size_t)(zero - l->line) + 1);
     }
     size_t valid = utf8_valid_prefix(l->line, l->length);
     if (valid < l->length) {
-        return lines_fail(l, error, "byte %zu of the line (0x%02X) is not UTF-8; convert the file with iconv",
-                          valid + 1, (unsigned)(unsigned char)l->line[valid]);
+        return lines_fail(
+            l, error,
+            "byte %zu of the line (0x%02X) is not UTF-8: this is not text, or text in another encoding; give "
+            "a text file (another encoding: convert it with iconv)",
+            valid + 1, (unsigned)(unsigned char)l->line[valid]);
     }
     return 0;
 }

@@ -6,7 +6,7 @@
 #include "data/rng.h"
 #include "text/string_map.h"
 
-enum { STREAM_DRAW = 1, STREAM_ORDER, STREAM_MASK }; /* what the feed's random numbers are for */
+enum { STREAM_DRAW = 1, STREAM_ORDER, STREAM_MASK, STREAM_HIDE }; /* what the feed's random numbers are for */
 
 /* ---- opening */
 
@@ -178,7 +178,8 @@ static int draw_stage(const feed *f, const feed_source *s, rng *r) {
     const int first = s->plan.first > 1 ? s->plan.first : 1, earlier = s->state.stage - first;
     double share = f->earlier;
     if (share * earlier > 0.5) share = 0.5 / earlier;
-    return at < share * earlier ? first + (int)(at / share) : s->state.stage;
+    if (at < share * earlier) return first + (int)(at / share);
+    return s->state.stage < s->stages && at > 1 - f->ahead ? s->state.stage + 1 : s->state.stage;
 }
 
 int feed_encode(feed *f, const tokenizer *t, const row *r, size_t max_length, text_error *error) {
@@ -227,9 +228,12 @@ static size_t next_unit(const feed *f, feed_source *s, int source) {
 
 static int add_stored(const drawing *d, int source) {
     feed_source *s = &d->f->source[source];
+    const uint64_t index = s->state.drawn;
     const size_t unit = next_unit(d->f, s, source);
-    for (size_t i = s->unit_begin[unit]; i < s->unit_begin[unit + 1]; i++)
+    for (size_t i = s->unit_begin[unit]; i < s->unit_begin[unit + 1]; i++) {
         if (add_row(d, &d->f->stored->row[s->unit[i]], source * FEED_STAGES)) return -1;
+        if (d->f->hidden > 0) samples_hide_last(d->out, d->t, d->f->hidden, rng_derive(d->f->seed, STREAM_HIDE), index);
+    }
     return 0;
 }
 
@@ -284,7 +288,7 @@ static int report_source(feed_source *s, int rows_count, int correct) {
     state->accuracy = keep * state->accuracy + (1 - keep) * share;
     state->stage_steps++;
     /* The last stage is left when its errors are half of what the mark allows. */
-    const double mark = state->stage < s->stages ? s->plan.mark : (1 + s->plan.mark) / 2;
+    const double own = s->plan.mark[state->stage - 1], mark = state->stage < s->stages ? own : (1 + own) / 2;
     if (s->plan.kind != FEED_FRESH || state->done || state->stage_steps < AVERAGE_STEPS || state->accuracy < mark)
         return 0;
     if (state->stage < s->stages) {

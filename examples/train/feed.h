@@ -19,10 +19,10 @@ typedef enum feed_kind { FEED_FRESH, FEED_STORED, FEED_TEXT } feed_kind;
 typedef struct feed_plan {
     char name[FEED_NAME]; /* of the source */
     feed_kind kind;
-    double weight;         /* share of the draws, against the other sources' weights */
-    double mark;           /* fresh: running train accuracy that ends a stage */
-    int first;             /* fresh: the stage it starts with; those before are never drawn. 0 means 1 */
-    char after[FEED_NAME]; /* takes part once this source is done; "": from the start */
+    double weight;            /* share of the draws, against the other sources' weights */
+    double mark[FEED_STAGES]; /* fresh: running train accuracy that ends each stage */
+    int first;                /* fresh: the stage it starts with; those before are never drawn. 0 means 1 */
+    char after[FEED_NAME];    /* takes part once this source is done; "": from the start */
 } feed_plan;
 
 /* Where a source stands: all that resuming needs. */
@@ -55,6 +55,8 @@ typedef struct feed {
     int story_pairs;    /* fresh: pairs of hypotheses taken from a story, drawn anew each time; 0: all */
     double rest;        /* factor on the weight of a fresh source that is done: 0.35 */
     double earlier;     /* share of each earlier stage: 0.12 */
+    double ahead;       /* share of the next stage: 0 */
+    double hidden;      /* stored: share of a premise's words that are hidden, see samples_hide_last: 0 */
     encoded_pair pair;
     token_cache *cache;
     data_story story;

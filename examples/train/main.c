@@ -13,6 +13,7 @@
 #include "checkpoint/model.h"
 #include "text/plain.h"
 #include "text/row_copy.h"
+#include "text/safe_file.h"
 #include "train/hardware.h"
 #include "train/report.h"
 #include "train/settings.h"
@@ -30,9 +31,9 @@ static const char help[] =
     "  what to train on (without any: fresh stories of the preset's sources)\n"
     "    -d, --data FILE        rows: TSV from build/data, bAbI, CLUTRR CSV, or label<tab>premise<tab>hypothesis\n"
     "        --sources LIST     name[@stage][:weight[:mark[:after]]],...  babi16, babi17, babi18, kinship are drawn\n"
-    "                           fresh, in stages. stage: the first; mark: the train accuracy that ends a stage; "
-    "after:\n"
-    "                           the source that must be done before this one takes part\n"
+    "                           fresh, in stages. stage: the first; mark: the train accuracy that ends a stage,\n"
+    "                           0.9/0.8: of each, the last one also for those that follow; after: the source that\n"
+    "                           must be done before this one takes part\n"
     "        --stored           take every source from --data as stored, no fresh stories\n"
     "        --mlm FILE         masked language model on a text file, a paragraph a line, or on the glosses of\n"
     "                           WordNet's data.noun; alone: nothing else is trained\n"
@@ -46,7 +47,7 @@ static const char help[] =
     "        --oracle NAME      relation, token, truth, wordpairs, none, or a cache file of alphas\n"
     "        --set NAME=VALUE   any other value of the configuration screen; may be given again and again\n"
     "  where from and to\n"
-    "    -o, --out DIR          (default run)\n"
+    "    -o, --out DIR          (default run; with --resume the folder its file is in)\n"
     "        --init FILE        start from the weights and the vocabulary of a checkpoint\n"
     "        --resume FILE      go on with a run from its state.safetensors; --steps may be changed, nothing else\n"
     "        --log FILE         every figure, as JSON lines\n"
@@ -60,6 +61,7 @@ typedef struct options {
     const char *set[64]; /* NAME=VALUE, also those of options that have a name of their own */
     int sets, stored, threads, no_gate_loss;
     const char *temperature, *alpha;
+    char resumed_folder[4096];
     int changes; /* an option that a resumed run cannot take was given */
     const char *change;
 } options;
@@ -69,7 +71,7 @@ typedef struct options {
 static int usage(const char *format, const char *what) {
     fprintf(stderr, "train: ");
     fprintf(stderr, format, what);
-    fprintf(stderr, " (train --help lists the options)\n");
+    fprintf(stderr, "; see train --help\n");
     return USAGE;
 }
 
@@ -205,27 +207,34 @@ static int parse_option(options *o, int key, const char *value) {
         puts("train " DEA_VERSION);
         return -1;
     default:
-        fprintf(stderr, "train --help lists the options\n");
         return USAGE;
     }
     return DONE;
 }
 
+/* The folder a file is in; a run goes on where its state is. */
+static const char *folder_of(const char *path, char *folder, size_t size) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return ".";
+    snprintf(folder, size, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    return folder;
+}
+
 static int parse(options *o, int argc, char **argv) {
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    *o = (options){.preset = "small",
-                   .out = "run",
-                   .threads = cpus < 1               ? 1
-                              : cpus > TRAINER_LANES ? TRAINER_LANES
-                                                     : (int)cpus};
-    for (int key; (key = getopt_long(argc, argv, "d:p:o:t:hV", long_options, NULL)) != -1;) {
+    *o = (options){.preset = "small", .threads = cpus < 1 ? 1 : cpus > TRAINER_LANES ? TRAINER_LANES : (int)cpus};
+    opterr = 0;
+    for (int key; (key = getopt_long(argc, argv, ":d:p:o:t:hV", long_options, NULL)) != -1;) {
+        if (key == ':') return usage("%s needs a value", argv[optind - 1]);
+        if (key == '?') return usage("unknown option %s", argv[optind - 1]);
         const int result = parse_option(o, key, optarg);
         if (result != DONE) return result;
     }
-    if (optind < argc) return usage("'%s' is no option", argv[optind]);
+    if (optind < argc) return usage("%s is no option", argv[optind]);
     if (o->resume && o->changes)
         return usage("--%s cannot be changed when a run is resumed; use --init to start a new one", o->change);
     if (o->stored && !o->data) return usage("--stored needs %s", "--data FILE");
+    if (!o->out) o->out = o->resume ? folder_of(o->resume, o->resumed_folder, sizeof o->resumed_folder) : "run";
     return DONE;
 }
 
@@ -277,7 +286,9 @@ static int add_plan(trainer_config *c, const char *name, feed_kind kind, double 
         return text_fail(error, "the data has more than %d sources; choose some by --sources", FEED_SOURCES);
     if (strlen(name) >= FEED_NAME) return text_fail(error, "the name of source '%.40s...' is too long", name);
     feed_plan *plan = &c->plan[c->plans++];
-    *plan = (feed_plan){.kind = kind, .weight = weight, .mark = 0.9};
+    *plan = settings_plan();
+    plan->kind = kind;
+    plan->weight = weight;
     memcpy(plan->name, name, strlen(name) + 1);
     return 0;
 }
@@ -329,6 +340,13 @@ static int choose_sources(trainer_config *c, const options *o, const material *m
 
 /* ---- configuration */
 
+/* NaN where the text is no number. */
+static double number(const char *text) {
+    char *end;
+    const double value = strtod(text, &end);
+    return end == text || *end ? NAN : value;
+}
+
 static int apply_settings(trainer_config *c, const options *o, text_error *error) {
     for (int i = 0; i < o->sets; i++) {
         char name[160];
@@ -338,11 +356,14 @@ static int apply_settings(trainer_config *c, const options *o, text_error *error
     }
     if (o->temperature) {
         c->model.use_temperature = strcmp(o->temperature, "off") != 0;
+        if (c->model.use_temperature && !(number(o->temperature) > 0 && number(o->temperature) <= 1000))
+            return text_fail(error, "--temperature is '%s'; it must be off, or a number above 0, at most 1000",
+                             o->temperature);
         if (c->model.use_temperature && settings_set(c, "temperature", o->temperature, error)) return -1;
     }
-    if (o->alpha && settings_set(c, "fixed-alpha", o->alpha, error)) return -1;
-    if (o->alpha && c->model.fixed_alpha < 0)
+    if (o->alpha && !(number(o->alpha) >= 0 && number(o->alpha) <= DEA_ALPHA_MAX))
         return text_fail(error, "--alpha is '%s'; it must be in [0, %g]", o->alpha, DEA_ALPHA_MAX);
+    if (o->alpha && settings_set(c, "fixed-alpha", o->alpha, error)) return -1;
     if (o->no_gate_loss) c->gate_loss = 0;
     if (o->oracle && strlen(o->oracle) >= TRAINER_ORACLE)
         return text_fail(error, "--oracle is longer than %d bytes", TRAINER_ORACLE - 1);
@@ -491,7 +512,11 @@ static int open_new(run *x, material *m, text_error *error) {
         return USAGE;
     }
     if (load_material(m, o->data, o->mlm, error)) return FAILED;
-    if (choose_sources(&c, o, m, error)) return FAILED;
+    if (choose_sources(&c, o, m, error)) {
+        if (!o->sources) return FAILED;
+        fprintf(stderr, "train: %s\n", error->message);
+        return USAGE;
+    }
     guard_gamma(&c, o);
     tokenizer *vocabulary =
         o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
@@ -522,10 +547,31 @@ static int open_resumed(run *x, state_run *saved, material *m, text_error *error
 /* A folder that holds a run is not written over by another one. */
 static int check_folder(const options *o, text_error *error) {
     char path[4200];
-    if (make_folder(o->out, error)) return -1;
     if (!o->resume && access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
-        return text_fail(error, "%s holds a run already; give another --out, or --resume %s", o->out, path);
+        return text_fail(error, "%s holds a run already; give another --out, or go on with it by --resume %s", o->out,
+                         path);
     return 0;
+}
+
+/* A resumed run in a folder of its own keeps the best weights so far beside its last ones. */
+static int take_best(const options *o, text_error *error) {
+    char folder[4096], from[4200], to[4200], bytes[65536];
+    if (!o->resume) return 0;
+    in_folder(from, folder_of(o->resume, folder, sizeof folder), "best.safetensors");
+    in_folder(to, o->out, "best.safetensors");
+    FILE *best = access(to, F_OK) ? fopen(from, "rb") : NULL;
+    if (!best) return 0;
+    safe_file copy;
+    if (safe_file_open(&copy, to, error)) {
+        fclose(best);
+        return -1;
+    }
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, best)) > 0;) fwrite(bytes, 1, n, copy.file);
+    const int unread = ferror(best);
+    fclose(best);
+    if (!unread) return safe_file_commit(&copy, error);
+    safe_file_abandon(&copy);
+    return text_fail(error, "%s: cannot be read", from);
 }
 
 int main(int argc, char **argv) {
@@ -538,6 +584,10 @@ int main(int argc, char **argv) {
     hardware_one_blas_thread();
     if (check_folder(&x.o, &error)) return fail(&error);
     code = x.o.resume ? open_resumed(&x, &saved, &m, &error) : open_new(&x, &m, &error);
+    if (code == DONE && (make_folder(x.o.out, &error) || take_best(&x.o, &error))) code = FAILED;
+    if (code == DONE && x.t.step >= x.t.config.steps)
+        printf("note: step %lld of %lld is done, so nothing is left to do; give more --steps to go on\n",
+               (long long)x.t.step, (long long)x.t.config.steps);
     if (code == DONE && report_open(&x.r, &x.t, x.o.log, x.o.resume != NULL, &error)) code = FAILED;
     if (code == DONE) {
         catch_signals();

@@ -14,8 +14,11 @@ int settings_set(trainer_config *config, const char *name, const char *value, te
 /* Name and printed value of setting i; 0 past the end. Values read back to the same bits. */
 int settings_get(const trainer_config *config, int i, const char **name, char value[64]);
 
-/* The plans as text, "babi18:1:0.86,babi17@2:2:0.9:babi18": source (and the stage it starts with), weight, mark, the source that must
- * be done before. All but the name may be left out. A name that is no fresh source is one of stored rows; "text" is the text. */
+/* A source without a name: weight 1, every mark 0.9. */
+feed_plan settings_plan(void);
+
+/* The plans as text, "babi18:1:0.86,babi17@2:2:0.9/0.8:babi18": source (and the stage it starts with), weight, marks of the stages (the
+ * last one also for those that follow), the source that must be done before. All but the name may be left out. A name that is no fresh source is one of stored rows; "text" is the text. */
 int settings_sources(trainer_config *config, const char *list, text_error *error);
 void settings_print_sources(const trainer_config *config, char *out, size_t size);
 

@@ -30,6 +30,11 @@ struct trainer_lane {
     int64_t histogram[TRAINER_BINS][TRAINER_BINS];
     dea_real *map;
     size_t map_capacity;
+    dea_table part; /* a share of every tensor, which this lane sums and updates */
+    dea_tensor *part_tensors;
+    double squares[DEA_GROUPS]; /* of the share's gradients */
+    const dea_adamw *adamw;
+    double lr_factor, clip[DEA_GROUPS];
     dea_status status;
     text_error error;
 };
@@ -162,13 +167,29 @@ static int make_dev(trainer *t, text_error *error) {
     return batch_plan_make(&t->dev_plan, &t->dev, DEV_BATCH_TOKENS, error);
 }
 
+/* Part `index` of every tensor. */
+static int make_part(trainer_lane *lane, int index, text_error *error) {
+    const dea_table *all = &lane->t->e->table;
+    lane->part_tensors = malloc((size_t)all->count * sizeof *lane->part_tensors);
+    if (!lane->part_tensors) return text_fail_memory(error, (size_t)all->count * sizeof *lane->part_tensors);
+    lane->part = *all;
+    lane->part.tensors = lane->part_tensors;
+    for (int i = 0; i < all->count; i++) {
+        const size_t count = all->tensors[i].count, begin = count * (size_t)index / TRAINER_LANES;
+        lane->part_tensors[i] = all->tensors[i];
+        lane->part_tensors[i].offset += begin;
+        lane->part_tensors[i].count = count * (size_t)(index + 1) / TRAINER_LANES - begin;
+    }
+    return 0;
+}
+
 static int make_lanes(trainer *t, text_error *error) {
     t->lane = calloc(TRAINER_LANES, sizeof *t->lane);
     if (!t->lane) return text_fail_memory(error, TRAINER_LANES * sizeof *t->lane);
     for (int i = 0; i < TRAINER_LANES; i++) {
         t->lane[i].t = t;
         t->lane[i].grads = arena_new(t->e->table.elements, error);
-        if (!t->lane[i].grads) return -1;
+        if (!t->lane[i].grads || make_part(&t->lane[i], i, error)) return -1;
     }
     return 0;
 }
@@ -178,6 +199,8 @@ static int open_model(trainer *t, text_error *error) {
     t->config.model.vocab = (int)tokenizer_size(t->vocabulary);
     t->e = encoder_new(&t->config.model, message);
     if (!t->e) return text_fail(error, "%s", message);
+    for (int i = 0; i < t->e->table.count; i++)
+        if (t->e->tensors[i].offset == t->e->token) t->e->tensors[i].lr_scale = (dea_real)t->config.embedding_rate;
     t->params = arena_new(t->e->table.elements, error);
     t->m = arena_new(t->e->table.elements, error);
     t->v = arena_new(t->e->table.elements, error);
@@ -190,6 +213,7 @@ void trainer_close(trainer *t) {
     for (int i = 0; t->lane && i < TRAINER_LANES; i++) {
         trainer_lane *lane = &t->lane[i];
         free(lane->grads);
+        free(lane->part_tensors);
         free(lane->slice);
         free(lane->map);
         encoder_work_free(&lane->work);
@@ -450,13 +474,60 @@ static int check_isolation(trainer *t, const totals *all, text_error *error) {
 
 /* ---- */
 
-/* A part of the elements each: every one is added in the order of the lanes. */
+/* Every element is added in the order of the lanes. */
 static void sum_part(void *context, int part) {
-    trainer_lane *lane = context;
-    const size_t elements = lane[0].t->e->table.elements;
-    const size_t begin = elements * (size_t)part / TRAINER_LANES, end = elements * (size_t)(part + 1) / TRAINER_LANES;
-    for (int i = 1; i < TRAINER_LANES; i++)
-        for (size_t j = begin; j < end; j++) lane[0].grads[j] += lane[i].grads[j];
+    trainer_lane *lane = context, *own = &lane[part];
+    for (int g = 0; g < DEA_GROUPS; g++) own->squares[g] = 0;
+    for (int i = 0; i < own->part.count; i++) {
+        const dea_tensor *tensor = &own->part.tensors[i];
+        dea_real *sum = lane[0].grads + tensor->offset;
+        for (int l = 1; l < TRAINER_LANES; l++) {
+            const dea_real *one = lane[l].grads + tensor->offset;
+            for (size_t j = 0; j < tensor->count; j++) sum[j] += one[j];
+        }
+        double squares = 0;
+        for (size_t j = 0; j < tensor->count; j++) squares += (double)sum[j] * (double)sum[j];
+        own->squares[tensor->group] += squares;
+    }
+}
+
+static void update_part(void *context, int part) {
+    trainer_lane *lane = context, *own = &lane[part];
+    trainer *t = own->t;
+    for (int i = 0; i < own->part.count; i++) {
+        const dea_tensor *tensor = &own->part.tensors[i];
+        const dea_real clip = (dea_real)own->clip[tensor->group];
+        dea_real *g = lane[0].grads + tensor->offset;
+        if (clip < 1)
+            for (size_t j = 0; j < tensor->count; j++) g[j] *= clip;
+    }
+    own->status =
+        dea_adamw_step(own->adamw, &own->part, t->params, lane[0].grads, t->m, t->v, t->step + 1, own->lr_factor, NULL);
+}
+
+/* Sums the lanes' gradients, clips each group by its own norm, and takes the optimiser's step: every lane a part of every tensor,
+ * so that threads share this work too. The norms are sums over the parts in a fixed order. */
+static int update(trainer *t, trainer_step_report *report, text_error *error) {
+    dea_adamw adamw = optimiser(&t->config);
+    double clip[DEA_GROUPS];
+    pool_run(&t->threads, TRAINER_LANES, sum_part, t->lane);
+    for (int g = 0; g < DEA_GROUPS; g++) {
+        double squares = 0;
+        for (int i = 0; i < TRAINER_LANES; i++) squares += t->lane[i].squares[g];
+        const double norm = report->norm[g] = sqrt(squares);
+        if (!isfinite(norm))
+            return text_fail(error, "step %lld: %s; try a smaller learning rate", (long long)t->step + 1,
+                             dea_status_string(DEA_ERR_NONFINITE));
+        clip[g] = adamw.clip[g] > 0 && norm > adamw.clip[g] ? adamw.clip[g] / norm : 1;
+        adamw.clip[g] = 0; /* done by the parts */
+    }
+    report->lr_factor = lr_factor(t);
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        t->lane[i].adamw = &adamw;
+        t->lane[i].lr_factor = report->lr_factor;
+        memcpy(t->lane[i].clip, clip, sizeof clip);
+    }
+    return run_lanes(t, update_part, error);
 }
 
 static void collect(const trainer *t, const totals *all, trainer_step_report *report, int *rows_by_tag,
@@ -490,15 +561,8 @@ int trainer_step(trainer *t, trainer_step_report *report, text_error *error) {
     if (check_isolation(t, &all, error) || assign(t, &t->drawn, &t->plan, error)) return -1;
     for (int i = 0; i < TRAINER_LANES; i++) t->lane[i].totals = &all;
     if (run_lanes(t, train_lane, error)) return -1;
-    pool_run(&t->threads, TRAINER_LANES, sum_part, t->lane);
     collect(t, &all, report, rows_by_tag, correct_by_tag);
-    report->lr_factor = lr_factor(t);
-    const dea_adamw adamw = optimiser(&t->config);
-    const dea_status status = dea_adamw_step(&adamw, &t->e->table, t->params, t->lane[0].grads, t->m, t->v, t->step + 1,
-                                             report->lr_factor, report->norm);
-    if (status != DEA_OK)
-        return text_fail(error, "step %lld: %s; try a smaller learning rate", (long long)t->step + 1,
-                         dea_status_string(status));
+    if (update(t, report, error)) return -1;
     t->step++;
     report->moved = feed_report(&t->feed, rows_by_tag, correct_by_tag);
     return 0;
@@ -717,6 +781,8 @@ int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary
     t->feed.story_pairs = config->story_pairs;
     t->feed.rest = config->rest;
     t->feed.earlier = config->earlier;
+    t->feed.ahead = config->ahead;
+    t->feed.hidden = config->hidden;
     if (!result) result = open_model(t, error);
     if (!result) result = make_lanes(t, error);
     if (!result) result = check_stored(t, error);

@@ -27,6 +27,7 @@ typedef struct trainer_config {
     int batch_tokens, batch_rows; /* a step draws rows until it has so many; 0: no limit, not both */
     int micro_tokens;             /* a batch inside a step has at most so many: bounds memory */
     double lr, lr_gate, beta2, weight_decay, clip;
+    double embedding_rate;       /* factor on lr for the token embedding: a rare word has few steps to move */
     int64_t warmup;              /* steps of linear warm-up */
     int cosine;                  /* then 1: cosine to 0 at `steps`; 0: constant */
     int64_t gamma_steps;         /* gamma falls from 1 to 0 over so many steps; 0: it is 0 throughout */
@@ -34,12 +35,12 @@ typedef struct trainer_config {
     int hard_negatives;          /* see dea_gate */
     char oracle[TRAINER_ORACLE]; /* see labeller_open; "": no labels */
     int64_t eval_every;
-    int patience;                      /* evaluations without a better dev accuracy that end the run; 0: never */
-    int dev_stories;                   /* of each fresh source that the data has no dev rows of */
-    int vocab_min_count, vocab_pieces; /* see wordpiece_options */
-    int story_pairs;                   /* see feed */
-    double rest, earlier;              /* see feed */
-    double stored_weight;              /* of each source of the data that is not drawn fresh */
+    int patience;                        /* evaluations without a better dev accuracy that end the run; 0: never */
+    int dev_stories;                     /* of each fresh source that the data has no dev rows of */
+    int vocab_min_count, vocab_pieces;   /* see wordpiece_options */
+    int story_pairs;                     /* see feed */
+    double rest, earlier, ahead, hidden; /* see feed */
+    double stored_weight;                /* of each source of the data that is not drawn fresh */
 } trainer_config;
 
 /* Sums over the rows of one step. */

@@ -117,7 +117,7 @@ album *album_open(const char *folder, const album_options *options, text_error *
     }
     a->work = join(folder, ".visualize-XXXXXX", "");
     if (!a->work || !mkdtemp(a->work)) {
-        text_fail(error, "%s: cannot be written into: %s", folder, strerror(errno));
+        text_fail(error, "%s: cannot be written into: %s; choose another with --out", folder, strerror(errno));
         free(a->work);
         a->work = NULL;
         album_close(a);

@@ -1,5 +1,11 @@
 #include "visualize/gallery.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "visualize/heatmap.h"
 #include "visualize/histogram.h"
 #include "visualize/page.h"
@@ -65,11 +71,29 @@ static int fill(album *a, const view *v, const gallery_options *options, gallery
     return album_publish(a, error);
 }
 
+int gallery_check_folder(const char *folder, text_error *error) {
+    static const char page[] = "/index.html";
+    struct stat status;
+    if (stat(folder, &status)) return 0; /* to be made */
+    if (!S_ISDIR(status.st_mode)) return text_fail(error, "%s: is no folder; choose another with --out", folder);
+    if (access(folder, W_OK))
+        return text_fail(error, "%s: cannot be written into: %s; choose another with --out", folder, strerror(errno));
+    char *path = malloc(strlen(folder) + sizeof page);
+    if (!path) return text_fail_memory(error, strlen(folder) + sizeof page);
+    strcpy(path, folder);
+    strcat(path, page);
+    const int ours = page_is_ours(path);
+    free(path);
+    if (ours) return 0;
+    return text_fail(error, "%s%s: was not drawn by visualize; choose another folder with --out", folder, page);
+}
+
 int gallery_make(const view *v, const char *folder, const gallery_options *options, gallery_report *report,
                  text_error *error) {
     *report = (gallery_report){0};
     if (view_check(v, error) || check_choice("layer", options->layer, v->layers, error) ||
-        check_choice("head", options->head, v->heads, error) || check_choice("query", options->query, v->tokens, error))
+        check_choice("head", options->head, v->heads, error) ||
+        check_choice("query", options->query, v->tokens, error) || gallery_check_folder(folder, error))
         return -1;
     album *a = album_open(folder, &options->album, error);
     if (!a) return -1;

@@ -21,6 +21,10 @@ typedef struct gallery_report {
     size_t finishes; /* photo-finishes drawn */
 } gallery_report;
 
+/* Whether gallery_make may write into `folder`, for asking before long work: it is missing, or writable and without an
+ * index.html that somebody else made. 0, or -1 with a message. */
+int gallery_check_folder(const char *folder, text_error *error);
+
 /* Draws `v` into `folder`. 0; -1 with a message, the folder then has no half-written file; 1 if stopped. */
 int gallery_make(const view *v, const char *folder, const gallery_options *options, gallery_report *report,
                  text_error *error);

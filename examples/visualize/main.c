@@ -1,6 +1,7 @@
 /* build/visualize: pictures of what the two experts of every head do, and a page that shows them. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include "visualize/gallery.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
+enum { WRONG_CHOICE = -2 }; /* beside 0 and -1: an option's value does not fit what was loaded */
 enum { PATH_BYTES = 4096, TRY_STORIES = 8 };
 
 static const char help[] =
@@ -76,7 +78,12 @@ static int cpus(void) {
 static int usage(const char *format, const char *what) {
     fputs("visualize: ", stderr);
     fprintf(stderr, format, what);
-    fputs(" (visualize --help lists the options)\n", stderr);
+    fputs("; see visualize --help\n", stderr);
+    return USAGE;
+}
+
+static int wrong_value(const char *option, const char *wanted, const char *given) {
+    fprintf(stderr, "visualize: --%s takes %s, not \"%s\"; see visualize --help\n", option, wanted, given);
     return USAGE;
 }
 
@@ -93,6 +100,10 @@ static int parse_alpha(const char *text, double *value) {
     char *end;
     *value = strtod(text, &end);
     return end == text || *end || !(*value >= 0 && *value <= DEA_ALPHA_MAX) ? -1 : 0;
+}
+
+static int is_blank(const char *text) {
+    return !text[strspn(text, " \t\r\n")];
 }
 
 /* Returns -1 to go on, else the exit code. */
@@ -117,10 +128,12 @@ static int read_options(int argc, char **argv, options *o) {
                                         {"help", no_argument, NULL, 'h'},
                                         {"version", no_argument, NULL, 'V'},
                                         {NULL, 0, NULL, 0}};
-    const int most = 1 << 30;
+    const int most = 1000000000;
+    const char *const from_0 = "a whole number from 0 to 1000000000";
     opterr = 0;
     for (int key; (key = getopt_long(argc, argv, ":o:t:hV", all, NULL)) != -1;) {
         int wrong = 0;
+        const char *wanted = from_0;
         switch (key) {
         case CKPT:
             o->checkpoint = optarg;
@@ -132,12 +145,14 @@ static int read_options(int argc, char **argv, options *o) {
             o->hypothesis = optarg;
             break;
         case ALPHA:
+            wanted = "a number from 0 to 0.95";
             wrong = parse_alpha(optarg, &o->alpha);
             break;
         case DATA:
             o->data = optarg;
             break;
         case ROW:
+            wanted = "a whole number from 1 to 1000000000";
             wrong = parse_integer(optarg, 1, most, &o->row);
             break;
         case SAMPLE:
@@ -159,15 +174,19 @@ static int read_options(int argc, char **argv, options *o) {
             wrong = parse_integer(optarg, 0, most, &o->query);
             break;
         case 'o':
+            wanted = "the name of a folder";
+            wrong = !*optarg;
             o->out = optarg;
             break;
         case ASCII:
             o->ascii = 1;
             break;
         case MAP:
+            wanted = "E0tilde, E1tilde, S, alpha_hat or attention";
             wrong = view_map_by_file(optarg, &o->map);
             break;
         case 't':
+            wanted = "a whole number from 1 to 256";
             wrong = parse_integer(optarg, 1, 256, &o->threads);
             break;
         case 'h':
@@ -181,10 +200,16 @@ static int read_options(int argc, char **argv, options *o) {
         default:
             return usage("unknown option %s", argv[optind - 1]);
         }
-        if (wrong) return usage("\"%s\" is no value for that option", optarg);
+        if (wrong) {
+            const struct option *given = all;
+            while (given->val != key) given++;
+            return wrong_value(given->name, wanted, optarg);
+        }
     }
     if (optind < argc) return usage("unexpected argument \"%s\"", argv[optind]);
     if (!o->premise != !o->hypothesis) return usage("%s", "--premise and --hypothesis go together");
+    if (o->premise && (is_blank(o->premise) || is_blank(o->hypothesis)))
+        return usage("%s needs words", is_blank(o->premise) ? "--premise" : "--hypothesis");
     if (isfinite(o->alpha) && !o->premise)
         return usage("%s", "--alpha is the label of a pair given with --premise and --hypothesis");
     return -1;
@@ -253,7 +278,8 @@ static int need_quick_model(const options *o, const char *program, char weights[
     strcat(trainer, "/train");
     if (album_make_folder(o->out, error)) return -1;
     snprintf(work, sizeof work, "%.*s/.model-XXXXXX", PATH_BYTES - 64, o->out);
-    if (!mkdtemp(work)) return text_fail(error, "%s: cannot be written into: %s", o->out, strerror(errno));
+    if (!mkdtemp(work))
+        return text_fail(error, "%s: cannot be written into: %s; choose another with --out", o->out, strerror(errno));
     snprintf(work_log, sizeof work_log, "%s/log.jsonl", work);
     fprintf(stderr, "visualize: no --ckpt: training the quick preset into %s first (%s --preset quick)\n", folder,
             trainer);
@@ -369,9 +395,6 @@ static int terminal_columns(void) {
 
 static int print_ascii(const options *o, const view *v, text_error *error) {
     const int layer = o->layer < 0 ? 0 : o->layer, head = o->head < 0 ? 0 : o->head;
-    if (layer >= v->layers || head >= v->heads)
-        return text_fail(error, "there is no layer %d, head %d: layers count from 0 to %d, heads to %d", layer, head,
-                         v->layers - 1, v->heads - 1);
     ascii_heatmap(stdout, v, o->map, layer, head, terminal_columns());
     return fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
 }
@@ -398,6 +421,19 @@ static int open_labels(work *w, const options *o, text_error *error) {
     return 0;
 }
 
+/* What only the model, the sentence or the data can judge. 0, or WRONG_CHOICE with a message. */
+static int check_choice(const char *option, int chosen, int low, int high, const char *with, text_error *error) {
+    if (chosen <= high) return 0;
+    text_fail(error, "--%s takes %d to %d with this %s, not %d; see visualize --help", option, low, high, with, chosen);
+    return WRONG_CHOICE;
+}
+
+static int check_head(const model *m, const options *o, text_error *error) {
+    const encoder_config *c = &m->encoder->config;
+    const int wrong = check_choice("layer", o->layer, 0, c->layers - 1, "model", error);
+    return wrong ? wrong : check_choice("head", o->head, 0, c->heads - 1, "model", error);
+}
+
 static int look(work *w, const options *o, const char *name, text_error *error) {
     const int fixed = w->m.encoder->config.fixed_alpha >= 0;
     const int two_classes = w->m.encoder->config.classes == 2;
@@ -408,14 +444,17 @@ static int look(work *w, const options *o, const char *name, text_error *error) 
     if (open_labels(w, o, error)) return -1;
     capture_pair pair = {o->premise, o->hypothesis, NULL, NULL, o->alpha, -1};
     if (!o->premise) {
-        if ((size_t)o->row > w->list.count)
-            return text_fail(error, "there is no row %d: the data has %zu", o->row, w->list.count);
+        const int last = w->list.count < INT_MAX ? (int)w->list.count : INT_MAX;
+        const int wrong = check_choice("row", o->row, 1, last, "data", error);
+        if (wrong) return wrong;
         const row *r = &w->list.row[o->row - 1];
         pair = (capture_pair){r->premise,  r->hypothesis, r, w->has_labels && !fixed ? &w->labels : NULL,
                               (double)NAN, r->label};
     }
     size_t cut;
     if (capture_sentence(&w->c, &w->m, name, &pair, &cut, error)) return -1;
+    const int wrong = check_choice("query", o->query, 0, w->c.v.tokens - 1, "sentence", error);
+    if (wrong) return wrong;
     if (cut)
         fprintf(stderr, "visualize: the premise is too long for the model: %zu tokens dropped from its front\n", cut);
     if (o->ascii || !o->sample) return 0;
@@ -484,12 +523,14 @@ int main(int argc, char **argv) {
     char weights[PATH_BYTES], log[PATH_BYTES];
     const char *from = o.checkpoint, *training = o.log;
     int status = 0;
-    if (!from) {
+    if (!o.ascii) status = gallery_check_folder(o.out, &error);
+    if (status == 0 && !from) {
         status = need_quick_model(&o, argv[0], weights, log, &error);
         from = weights;
         if (!training && access(log, R_OK) == 0) training = log;
     }
     if (status == 0) status = model_load(&w.m, from, &error);
+    if (status == 0) status = check_head(&w.m, &o, &error);
     if (status == 0) status = look(&w, &o, from, &error);
     if (status == 0) status = o.ascii ? print_ascii(&o, &w.c.v, &error) : draw(&w, &o, training, &error);
     capture_free(&w.c);
@@ -500,5 +541,5 @@ int main(int argc, char **argv) {
     if (status == 0) return DONE;
     if (isatty(STDERR_FILENO)) fputs("\r", stderr);
     fprintf(stderr, "visualize: %s\n", error.message);
-    return interrupted ? INTERRUPTED : FAILED;
+    return interrupted ? INTERRUPTED : status == WRONG_CHOICE ? USAGE : FAILED;
 }

@@ -21,6 +21,9 @@ typedef struct page_options {
     const char *note; /* one line on top; NULL: none */
 } page_options;
 
+/* Whether `path` may be replaced: it does not exist, or is such a page, of this version or an earlier one. */
+int page_is_ours(const char *path);
+
 /* Writes the album's page, which must be drawn. 0, or -1 with a message. */
 int page_write(album *a, const view *v, const page_options *options, text_error *error);
 

@@ -462,9 +462,19 @@ static void run_close(run *r) {
     free(r);
 }
 
-static int wrong_usage(const char *message, const char *value) {
-    fprintf(stderr, "meta-tiny: %s%s\n%s", message, value, USAGE);
+static int wrong_usage(const char *format, const char *what) {
+    fputs("meta-tiny: ", stderr);
+    fprintf(stderr, format, what);
+    fputs("; see meta-tiny --help\n", stderr);
     return 2;
+}
+
+/* What was printed must have arrived. */
+static int finish_stdout(int code) {
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return code;
+    fprintf(stderr, "meta-tiny: standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
+    return 1;
 }
 
 int main(int argc, char **argv) {
@@ -473,21 +483,25 @@ int main(int argc, char **argv) {
                                             {"seed", required_argument, NULL, 's'},
                                             {0, 0, 0, 0}};
     uint64_t seed = 42;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 'h') return fputs(USAGE, stdout) < 0;
-        if (c == 'v') return puts("meta-tiny " DEA_VERSION) < 0;
-        if (c != 's') return wrong_usage("see the options below", "");
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        if (c == 'h' || c == 'v') {
+            fputs(c == 'h' ? USAGE : "meta-tiny " DEA_VERSION "\n", stdout);
+            return finish_stdout(0);
+        }
+        if (c == ':') return wrong_usage("%s needs a value", argv[optind - 1]);
+        if (c != 's') return wrong_usage("unknown option %s", argv[optind - 1]);
         char *end;
         errno = 0;
         seed = strtoull(optarg, &end, 10);
         if (*optarg < '0' || *optarg > '9' || *end || errno)
-            return wrong_usage("--seed wants a whole number, not ", optarg);
+            return wrong_usage("--seed takes a whole number, not \"%s\"", optarg);
     }
-    if (optind < argc) return wrong_usage("nothing is expected after the options: ", argv[optind]);
+    if (optind < argc) return wrong_usage("unexpected argument \"%s\"", argv[optind]);
     run *r = (run *)calloc(1, sizeof *r);
     if (!r) return failed(DEA_ERR_CAPACITY, "memory", NULL);
     r->seed = seed;
     const int code = whole_run(r);
     run_close(r);
-    return fflush(stdout) || ferror(stdout) ? 1 : code;
+    return finish_stdout(code);
 }
