@@ -81,7 +81,7 @@ typedef enum dea_status {
     DEA_OK = 0,
     DEA_ERR_NULL = -1,            /* a pointer that must be given is NULL */
     DEA_ERR_SHAPE = -2,           /* a size or threads.count is below 1, or sizes do not fit each other */
-    DEA_ERR_OVERFLOW = -3,        /* a product of sizes does not fit in memory's address range */
+    DEA_ERR_OVERFLOW = -3,        /* a product of sizes does not fit in memory, or batch*heads or rows not in an int */
     DEA_ERR_WORKSPACE = -4,       /* workspace smaller than the ..._workspace() function says */
     DEA_ERR_ALIGNMENT = -5,       /* workspace not aligned to DEA_ALIGNMENT bytes */
     DEA_ERR_STRIDE = -6,          /* a stride is negative, or rows of one tensor overlap */
@@ -98,7 +98,7 @@ typedef enum dea_status {
     DEA_ERR_ISA = -17,            /* the instruction set asked for is not there on this CPU or in this build */
     DEA_ERR_INDEX = -18,          /* an embedding id or class index is out of range */
     DEA_ERR_CAPACITY = -19,       /* a table or buffer given by the caller is full, or a name is too long */
-    DEA_ERR_NONFINITE = -20,      /* a gradient holds NaN or infinity; nothing was updated */
+    DEA_ERR_NONFINITE = -20,      /* a gradient or its square is NaN or infinite; nothing was updated */
     DEA_ERR_ISOLATION = -21,      /* one loss reached a gradient that belongs to the other */
     DEA_ERR_LABELS_MISSING = -22, /* the gate loss needs alpha labels */
     DEA_ERR_FROZEN = -23,         /* a frozen buffer was written, or an unfrozen or empty one read */
@@ -273,7 +273,8 @@ DEA_API dea_status dea_linear_backward(const dea_real *x, const dea_real *w, con
  * [width] or NULL (1 and 0). saved [2,rows]: mean and 1/sqrt(var + eps), or NULL at inference. */
 DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y,
                                           dea_real *saved, int rows, int width, double eps, const dea_threads *threads);
-/* dx written (may be NULL, may be dy); dgain and dbias added to (may be NULL). */
+/* dx written (may be NULL, may be dy); dgain and dbias added to (may be NULL). x may be as large as it likes in forward; here
+ * a row's sum of dy gain (x - mean) must fit in dea_real. */
 DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *gain, const dea_real *saved,
                                            const dea_real *dy, dea_real *dx, dea_real *dgain, dea_real *dbias, int rows,
                                            int width, const dea_threads *threads);
@@ -646,7 +647,8 @@ DEA_API dea_adamw dea_adamw_init(void);
 
 /* One step over every tensor of the table. m and v are the moments, zero before the first step; step counts from 1;
  * lr_factor multiplies both learning rates (a schedule). norms [DEA_GROUPS] (may be NULL): gradient norms before clipping.
- * DEA_ERR_NONFINITE if any gradient is NaN or infinite: parameters and moments are then untouched. */
+ * DEA_ERR_NONFINITE if any gradient is NaN or infinite, or so large that the square of a group's norm, clipped, does not fit
+ * in dea_real: parameters and moments are then untouched. DEA_ERR_ALIAS if two of the arenas share memory. */
 DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params,
                                   const dea_real *grads, dea_real *m, dea_real *v, int64_t step, double lr_factor,
                                   double *norms);
@@ -654,7 +656,8 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
 /* A training loop counts s = 0, 1, ...: dea_gamma(s, ...), dea_warmup_cosine(s, ...), dea_adamw_step(..., s + 1, ...).
  * (15): 1 at step 0, falling linearly to 0 at anneal_steps (10,000 in the paper), 0 after. */
 DEA_API double dea_gamma(int64_t step, int64_t anneal_steps);
-/* (29): (step+1)/warmup below warmup, then (1 + cos(pi (step - warmup)/(total - warmup)))/2; 0 from `total` on. */
+/* (29): (step+1)/warmup below warmup, then (1 + cos(pi (step - warmup)/(total - warmup)))/2; 0 from `total` on. A negative
+ * step or warmup counts as 0. */
 DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total);
 
 /* ---- oracle helpers ---------------------------------------------------------------------------------------------- */
@@ -671,10 +674,12 @@ DEA_API double dea_mock_alpha(uint64_t seed, uint64_t index);
 DEA_API size_t dea_isotonic_workspace(int count);
 /* Pool adjacent violators: the nondecreasing step function nearest to y [count] over x [count] in weighted squares (weight
  * NULL: 1; equal x are pooled first). Writes *knots <= count points to knot_x, knot_y (room for `count` each): the first and
- * last x of every pool. */
+ * last x of every pool. DEA_ERR_OPTION for x or y beyond half of DBL_MAX, weights that are not above 0, and weights whose sum
+ * is beyond half of DBL_MAX. */
 DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const double *weight, int count, double *knot_x,
                                     double *knot_y, int *knots, void *workspace, size_t workspace_bytes);
-/* Straight lines between knots, constant outside. */
+/* Straight lines between knots, constant outside. NAN if x is, without knots, and between knots that are further apart than
+ * DBL_MAX, which dea_isotonic_fit never makes. */
 DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, int knots, double x);
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
@@ -737,7 +742,7 @@ DEA_API const char *dea_status_string(dea_status status) {
     case DEA_ERR_SHAPE:
         return "a size or the number of threads is below 1, or sizes do not fit each other";
     case DEA_ERR_OVERFLOW:
-        return "a product of sizes is too large for memory";
+        return "a product of sizes is too large for memory or for an int";
     case DEA_ERR_WORKSPACE:
         return "the workspace is smaller than the workspace function says";
     case DEA_ERR_ALIGNMENT:
@@ -771,7 +776,7 @@ DEA_API const char *dea_status_string(dea_status status) {
     case DEA_ERR_CAPACITY:
         return "a table or buffer is full, or a name is too long";
     case DEA_ERR_NONFINITE:
-        return "a gradient holds NaN or infinity; nothing was updated";
+        return "a gradient or its square is NaN or infinite; nothing was updated";
     case DEA_ERR_ISOLATION:
         return "one loss reached a gradient that belongs to the other";
     case DEA_ERR_LABELS_MISSING:
@@ -847,7 +852,7 @@ typedef struct dea__jobs {
 
 static void dea__worker(void *context, int worker) {
     const dea__jobs *all = (const dea__jobs *)context;
-    for (int job = worker; job < all->jobs; job += all->workers) all->body(all->context, job, worker);
+    for (int64_t job = worker; job < all->jobs; job += all->workers) all->body(all->context, (int)job, worker);
 }
 
 /* body(context, job, worker) for every job in [0, jobs). Which worker does a job is fixed, and nothing may depend on it. */
@@ -938,6 +943,25 @@ static double dea__dot(const dea_real *x, const dea_real *y, int n) {
     double sum = 0;
     for (int i = 0; i < n; i++) sum += (double)x[i] * (double)y[i];
     return sum;
+}
+
+/* A row of a layer norm whose squares overflow dea_real (see dea__norm_row), in units of its largest |x|. */
+static void dea__norm_far_row(const dea_real *x, const dea_real *gain, const dea_real *bias, dea_real *y, ptrdiff_t n,
+                              double eps, dea_real *mean_out, dea_real *scale_out) {
+    double unit = 0, sum = 0, squares = 0;
+    for (ptrdiff_t j = 0; j < n; j++)
+        if (fabs((double)x[j]) > unit) unit = fabs((double)x[j]);
+    for (ptrdiff_t j = 0; j < n; j++) sum += (double)x[j] / unit;
+    const double mean = sum / (double)n;
+    for (ptrdiff_t j = 0; j < n; j++) squares += ((double)x[j] / unit - mean) * ((double)x[j] / unit - mean);
+    const int flat = squares == 0; /* then eps decides, which may be nothing beside unit^2 */
+    const double scale = 1 / sqrt(squares / (double)n + eps / unit / unit);
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double hat = flat ? 0 : ((double)x[j] / unit - mean) * scale;
+        y[j] = DEA__REAL(hat * (gain ? (double)gain[j] : 1) + (bias ? (double)bias[j] : 0));
+    }
+    *mean_out = DEA__REAL(mean * unit);
+    *scale_out = DEA__REAL(flat ? 1 / sqrt(eps) : scale / unit);
 }
 
 /* The product of room 4 over several workers, and whether it is the one to take: see dea__gemm. */
@@ -1738,7 +1762,11 @@ static void dea__norm_row(const dea_real *x, const dea_real *gain, const dea_rea
     }
     const double left = (double)dea__lane_sum(rest) / (double)n;
     const double variance = (double)dea__lane_sum(squares) / (double)n - left * left;
-    const double scale = 1 / sqrt((variance > 0 || variance != variance ? variance : 0) + eps);
+    if (!dea__finite(variance)) {
+        dea__norm_far_row(x, gain, bias, y, n, eps, mean_out, scale_out);
+        return;
+    }
+    const double scale = 1 / sqrt((variance > 0 ? variance : 0) + eps);
     for (dea__idx j = 0; j < n; j += DEA__LANES) {
         dea__vec hat = (dea__load_some(x + j, n - j) - dea__splat(mean) - dea__splat(DEA__REAL(left))) *
                        dea__splat(DEA__REAL(scale));
@@ -1974,7 +2002,7 @@ static dea_status dea__check_shape(const dea_attention *a) {
     if (!a) return DEA_ERR_NULL;
     if (a->batch <= 0 || a->heads <= 0 || a->seq_q <= 0 || a->seq_k <= 0 || a->head_dim <= 0) return DEA_ERR_SHAPE;
     if (a->threads.count < 1) return DEA_ERR_SHAPE;
-    if (a->head_dim > (INT32_MAX - 3) / 2) return DEA_ERR_OVERFLOW;
+    if (a->head_dim > (INT32_MAX - 3) / 2 || (int64_t)a->batch * a->heads > INT32_MAX) return DEA_ERR_OVERFLOW;
     const ptrdiff_t widest = a->seq_q > a->seq_k ? a->seq_q : a->seq_k;
     if (!dea__count(a->batch, a->heads, widest, a->head_dim) || !dea__count(a->heads, a->head_dim, a->head_dim, 2) ||
         !dea__count(a->batch, a->heads, DEA_SAVED_FLOATS, a->seq_q))
@@ -5343,17 +5371,24 @@ DEA_API dea_status dea_gate_loss(const dea_attention *a, const dea_gate *gate, c
  * What a Transformer needs besides attention. Each backward quotes the forward line it differentiates. Rows are handed out
  * to workers in fixed chunks, and sums over rows are taken in row order, so bits do not depend on the number of threads. */
 
-/* Whether [x, x + count) and [y, y + count) share memory without being the same. */
-static int dea__partial_overlap(const dea_real *x, const dea_real *y, size_t x_count, size_t y_count) {
+enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
+
+/* Whether two pieces of memory share a byte; NULL shares none. */
+static int dea__shares(const void *x, size_t x_bytes, const void *y, size_t y_bytes) {
     const uintptr_t x0 = (uintptr_t)x, y0 = (uintptr_t)y;
-    return x && y && x0 < y0 + y_count * sizeof(dea_real) && y0 < x0 + x_count * sizeof(dea_real);
+    return x && y && x0 < y0 + y_bytes && y0 < x0 + x_bytes;
 }
 
-/* For element-wise functions: in place is fine, a shifted overlap is not. */
+static int dea__partial_overlap(const dea_real *x, const dea_real *y, size_t x_count, size_t y_count) {
+    return dea__shares(x, x_count * sizeof *x, y, y_count * sizeof *y);
+}
+
+/* For element-wise functions: in place is fine, a shifted overlap is not. Chunks are counted in an int. */
 static dea_status dea__check_elementwise(const dea_real *x, const dea_real *y, size_t count) {
     if (!x || !y) return DEA_ERR_NULL;
     if (count == 0) return DEA_ERR_SHAPE;
-    if (count > (size_t)PTRDIFF_MAX / sizeof(double)) return DEA_ERR_OVERFLOW;
+    if (count > (size_t)PTRDIFF_MAX / sizeof(double) || count / DEA__CHUNK_ELEMENTS >= INT32_MAX)
+        return DEA_ERR_OVERFLOW;
     return x != y && dea__partial_overlap(x, y, count, count) ? DEA_ERR_ALIAS : DEA_OK;
 }
 
@@ -5408,8 +5443,6 @@ typedef struct dea__norm_call {
     dea__isa_table isa;
 } dea__norm_call;
 
-enum { DEA__CHUNK_ROWS = 16, DEA__CHUNK_ELEMENTS = 4096 };
-
 static int dea__chunks(size_t count, size_t chunk) {
     return (int)((count + chunk - 1) / chunk);
 }
@@ -5440,7 +5473,9 @@ DEA_API dea_status dea_layer_norm_forward(const dea_real *x, const dea_real *gai
     const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
     if (dea__partial_overlap(gain, y, w, count) || dea__partial_overlap(bias, y, w, count) ||
         dea__partial_overlap(saved, y, 2 * (size_t)rows, count) ||
-        dea__partial_overlap(saved, x, 2 * (size_t)rows, count))
+        dea__partial_overlap(saved, x, 2 * (size_t)rows, count) ||
+        dea__partial_overlap(saved, gain, 2 * (size_t)rows, w) ||
+        dea__partial_overlap(saved, bias, 2 * (size_t)rows, w))
         return DEA_ERR_ALIAS;
     dea__norm_call call;
     memset(&call, 0, sizeof call);
@@ -5471,15 +5506,17 @@ DEA_API dea_status dea_layer_norm_backward(const dea_real *x, const dea_real *ga
     if (!x || !saved || !dy) return DEA_ERR_NULL;
     const dea_status status = dea__check_rows(rows, width, 1);
     if (status != DEA_OK) return status;
-    const size_t count = (size_t)rows * (size_t)width, w = (size_t)width;
-    if ((dx != dy && dea__partial_overlap(dx, dy, count, count)) || dea__partial_overlap(dx, x, count, count) ||
-        dea__partial_overlap(dx, saved, count, 2 * (size_t)rows) || dea__partial_overlap(dx, gain, count, w) ||
-        dea__partial_overlap(dgain, dx, w, count) || dea__partial_overlap(dbias, dx, w, count) ||
-        dea__partial_overlap(dgain, dbias, w, w) || dea__partial_overlap(dgain, x, w, count) ||
-        dea__partial_overlap(dbias, x, w, count) || dea__partial_overlap(dgain, dy, w, count) ||
-        dea__partial_overlap(dbias, dy, w, count) || dea__partial_overlap(dgain, gain, w, w) ||
-        dea__partial_overlap(dbias, gain, w, w))
-        return DEA_ERR_ALIAS;
+    const size_t large = (size_t)rows * (size_t)width * sizeof *x, small = (size_t)width * sizeof *x;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, x, large, 0);
+    dea__add_flat(&tensors, gain, small, 0);
+    dea__add_flat(&tensors, saved, 2 * (size_t)rows * sizeof *saved, 0);
+    dea__add_flat(&tensors, dx == dy ? NULL : dy, large, 0);
+    dea__add_flat(&tensors, dx, large, 1);
+    dea__add_flat(&tensors, dgain, small, 1);
+    dea__add_flat(&tensors, dbias, small, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     const dea__isa_table isa = dea__select(DEA_ISA_AUTO);
     if (dgain) isa.norm_columns(x, dy, saved, saved + rows, rows, width, dgain);
     if (dbias) isa.add_columns(dy, rows, width, dbias);
@@ -5584,7 +5621,9 @@ DEA_API dea_status dea_embedding_forward(const dea_real *table, const int *ids, 
     if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
     if (status != DEA_OK) return status;
     const size_t w = (size_t)width;
-    if (dea__partial_overlap(table, y, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    if (dea__partial_overlap(table, y, (size_t)vocab * w, (size_t)rows * w) ||
+        dea__shares(ids, (size_t)rows * sizeof *ids, y, (size_t)rows * w * sizeof *y))
+        return DEA_ERR_ALIAS;
     for (int i = 0; i < rows; i++)
         for (size_t c = 0; c < w; c++) y[(size_t)i * w + c] = DEA__REAL(scale * (double)table[(size_t)ids[i] * w + c]);
     return DEA_OK;
@@ -5597,7 +5636,9 @@ DEA_API dea_status dea_embedding_backward(const int *ids, const dea_real *dy, de
     if (status == DEA_OK) status = dea__check_ids(ids, rows, vocab);
     if (status != DEA_OK) return status;
     const size_t w = (size_t)width;
-    if (dea__partial_overlap(dtable, dy, (size_t)vocab * w, (size_t)rows * w)) return DEA_ERR_ALIAS;
+    if (dea__partial_overlap(dtable, dy, (size_t)vocab * w, (size_t)rows * w) ||
+        dea__shares(ids, (size_t)rows * sizeof *ids, dtable, (size_t)vocab * w * sizeof *dtable))
+        return DEA_ERR_ALIAS;
     for (int i = 0; i < rows; i++)
         for (size_t c = 0; c < w; c++)
             dtable[(size_t)ids[i] * w + c] += DEA__REAL(scale * (double)dy[(size_t)i * w + c]);
@@ -5618,13 +5659,14 @@ static dea_status dea__check_classes(const dea_real *logits, const int *targets,
     return DEA_OK;
 }
 
-/* log sum_c exp(x_c) */
-static double dea__log_sum_exp(const dea_real *x, int count) {
-    double largest = (double)x[0], sum = 0;
+/* log sum_c exp(x_c - largest), and the largest x apart: beside a large one the logarithm would lose its digits. */
+static double dea__log_sum_exp(const dea_real *x, int count, double *largest) {
+    double sum = 0;
+    *largest = (double)x[0];
     for (int c = 1; c < count; c++)
-        if ((double)x[c] > largest) largest = (double)x[c];
-    for (int c = 0; c < count; c++) sum += exp((double)x[c] - largest);
-    return largest + log(sum);
+        if ((double)x[c] > *largest) *largest = (double)x[c];
+    for (int c = 0; c < count; c++) sum += exp((double)x[c] - *largest);
+    return log(sum);
 }
 
 DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *targets, double *loss, int *counted,
@@ -5633,14 +5675,21 @@ DEA_API dea_status dea_cross_entropy_forward(const dea_real *logits, const int *
     if (!loss) return DEA_ERR_NULL;
     const dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
     if (status != DEA_OK) return status;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, logits, (size_t)rows * (size_t)classes * sizeof *logits, 0);
+    dea__add_flat(&tensors, targets, (size_t)rows * sizeof *targets, 0);
+    dea__add_flat(&tensors, loss, sizeof *loss, 1);
+    dea__add_flat(&tensors, counted, sizeof *counted, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     double total = 0;
     for (int i = 0; i < rows; i++) {
         if (targets[i] < 0) continue;
         const dea_real *x = logits + (size_t)i * (size_t)classes;
-        double mean = 0;
-        for (int c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / classes;
-        total += dea__log_sum_exp(x, classes) - (1 - smoothing) * (double)x[targets[i]] -
-                 (smoothing > 0 ? smoothing * mean : 0);
+        double largest, mean = 0; /* of largest - x */
+        const double log_sum = dea__log_sum_exp(x, classes, &largest);
+        for (int c = 0; smoothing > 0 && c < classes; c++) mean += (largest - (double)x[c]) / classes;
+        total += log_sum + (1 - smoothing) * (largest - (double)x[targets[i]]) + smoothing * mean;
     }
     *loss = used ? total / used : 0;
     if (counted) *counted = used;
@@ -5654,6 +5703,8 @@ DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int 
     dea_status status = dea__check_classes(logits, targets, rows, classes, smoothing, &used);
     if (status == DEA_OK) status = dea__check_elementwise(logits, dlogits, (size_t)rows * (size_t)classes);
     if (status != DEA_OK) return status;
+    if (dea__shares(targets, (size_t)rows * sizeof *targets, dlogits, (size_t)rows * (size_t)classes * sizeof *dlogits))
+        return DEA_ERR_ALIAS;
     for (int i = 0; i < rows; i++) {
         const dea_real *x = logits + (size_t)i * (size_t)classes;
         dea_real *dx = dlogits + (size_t)i * (size_t)classes;
@@ -5661,10 +5712,11 @@ DEA_API dea_status dea_cross_entropy_backward(const dea_real *logits, const int 
             memset(dx, 0, (size_t)classes * sizeof *dx);
             continue;
         }
-        const double total = dea__log_sum_exp(x, classes);
+        double largest;
+        const double log_sum = dea__log_sum_exp(x, classes, &largest);
         for (int c = 0; c < classes; c++) {
             const double wanted = smoothing / classes + (c == targets[i] ? 1 - smoothing : 0);
-            dx[c] = DEA__REAL(d_loss / used * (exp((double)x[c] - total) - wanted));
+            dx[c] = DEA__REAL(d_loss / used * (exp((double)x[c] - largest - log_sum) - wanted));
         }
     }
     return DEA_OK;
@@ -5767,6 +5819,7 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
     const dea_status status = dea__check_layer(layer);
     if (status != DEA_OK) return status;
     if (!table || !prefix) return DEA_ERR_NULL;
+    dea_layer places = *layer;
     const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
     const int qkv[2] = {3 * d_model, d_model}, rel[3] = {heads, d, d}, gate[2] = {heads, 2 * d + 2},
               out[2] = {d_model, d_model};
@@ -5778,14 +5831,14 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
         int decay;
         size_t *offset;
     } rows[8] = {
-        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &layer->w_qkv},
-        {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &layer->b_qkv},
-        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &layer->w_rel},
-        {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &layer->w_gate},
-        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &layer->c_gate},
-        {"w_o", 2, out, DEA_GROUP_MAIN, 1, &layer->w_o},
-        {"b_o", 1, out, DEA_GROUP_MAIN, 0, &layer->b_o},
-        {"temperature", 1, &heads, DEA_GROUP_MAIN, 0, &layer->temperatures},
+        {"w_qkv", 2, qkv, DEA_GROUP_MAIN, 1, &places.w_qkv},
+        {"b_qkv", 1, qkv, DEA_GROUP_MAIN, 0, &places.b_qkv},
+        {"w_rel", 3, rel, DEA_GROUP_MAIN, 1, &places.w_rel},
+        {"w_gate", 2, gate, DEA_GROUP_GATE, 1, &places.w_gate},
+        {"c_gate", 1, &heads, DEA_GROUP_GATE, 0, &places.c_gate},
+        {"w_o", 2, out, DEA_GROUP_MAIN, 1, &places.w_o},
+        {"b_o", 1, out, DEA_GROUP_MAIN, 0, &places.b_o},
+        {"temperature", 1, &heads, DEA_GROUP_MAIN, 0, &places.temperatures},
     };
     const dea_table before = *table;
     const int count = layer->use_temperature ? 8 : 7;
@@ -5797,6 +5850,7 @@ DEA_API dea_status dea_layer_register(dea_layer *layer, dea_table *table, const 
             return added;
         }
     }
+    *layer = places;
     return DEA_OK;
 }
 
@@ -5817,7 +5871,7 @@ DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uin
     for (int h = 0; h < heads; h++) {
         dea_real *w_rel = params + layer->w_rel + (size_t)h * (size_t)d * (size_t)d;
         if (layer->w_rel_identity)
-            for (int i = 0; i < d * d; i++) w_rel[i] = i % (d + 1) == 0 ? 1 : 0;
+            for (ptrdiff_t i = 0; i < (ptrdiff_t)d * d; i++) w_rel[i] = i % (d + 1) == 0 ? 1 : 0;
         else
             dea_fill_orthogonal(w_rel, d, dea__mix64(seed + 4) + (uint64_t)h);
         dea_fill_xavier(params + layer->w_gate + (size_t)h * (size_t)(2 * d + 2), 2 * (size_t)d + 2, 2 * d + 2, 1,
@@ -5857,10 +5911,11 @@ static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention 
     dea_status status = dea__check_layer(layer);
     if (status == DEA_OK) status = dea__check_shape(a);
     if (status != DEA_OK) return status;
-    if (a->heads != layer->heads || a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k)
+    if (a->heads != layer->heads || (int64_t)a->head_dim * a->heads != layer->d_model || a->seq_q != a->seq_k)
         return DEA_ERR_SHAPE;
     const size_t x = dea__count(a->batch, a->seq_q, layer->d_model, 1);
-    if (!dea__count(a->batch, a->seq_q, layer->d_model, 5)) return DEA_ERR_OVERFLOW;
+    if (!dea__count(a->batch, a->seq_q, layer->d_model, 5) || (int64_t)a->batch * a->seq_q > INT32_MAX)
+        return DEA_ERR_OVERFLOW;
     p->qkv = cache;
     p->o = cache ? cache + 3 * x : NULL;
     p->saved = cache ? cache + 4 * x : NULL;
@@ -5879,6 +5934,19 @@ static dea_status dea__layer_layout(const dea_layer *layer, const dea_attention 
     p->inner = dea__take(&arena, p->inner_bytes, 1);
     p->total_bytes = dea__arena_bytes(&arena);
     return p->total_bytes ? DEA_OK : DEA_ERR_OVERFLOW;
+}
+
+/* All tensors of the layer, in the arena of its parameters or of their gradients. */
+static void dea__add_layer(dea__tensors *tensors, const dea_layer *layer, const dea_real *arena, int is_output) {
+    const size_t D = (size_t)layer->d_model, h = (size_t)layer->heads, d = D / h, real = sizeof(dea_real);
+    dea__add_flat(tensors, arena + layer->w_qkv, 3 * D * D * real, is_output);
+    dea__add_flat(tensors, arena + layer->b_qkv, 3 * D * real, is_output);
+    dea__add_flat(tensors, arena + layer->w_rel, h * d * d * real, is_output);
+    dea__add_flat(tensors, arena + layer->w_gate, h * (2 * d + 2) * real, is_output);
+    dea__add_flat(tensors, arena + layer->c_gate, h * real, is_output);
+    dea__add_flat(tensors, arena + layer->w_o, D * D * real, is_output);
+    dea__add_flat(tensors, arena + layer->b_o, D * real, is_output);
+    if (layer->use_temperature) dea__add_flat(tensors, arena + layer->temperatures, h * real, is_output);
 }
 
 DEA_API size_t dea_layer_cache_count(const dea_layer *layer, const dea_attention *a) {
@@ -5901,19 +5969,27 @@ DEA_API dea_status dea_layer_forward(const dea_layer *layer, const dea_real *par
     status = dea__check_workspace(workspace, workspace_bytes, p.total_bytes);
     if (status != DEA_OK) return status;
     const int rows = a->batch * a->seq_q, d_model = layer->d_model;
-    const size_t count = (size_t)rows * (size_t)d_model;
-    if (dea__partial_overlap(x, y, count, count) || dea__partial_overlap(x, cache, count, p.cache_count) ||
-        dea__partial_overlap(y, cache, count, p.cache_count))
-        return DEA_ERR_ALIAS;
+    const size_t bytes = (size_t)rows * (size_t)d_model * sizeof *x;
     dea_attention ready = *a;
+    dea__tensors tensors;
+    tensors.count = 0;
+    ready.q = ready.k = ready.v = NULL; /* they are part of the cache */
+    dea__add_inputs(&tensors, &ready);
+    dea__add_layer(&tensors, layer, params, 0);
+    dea__add_flat(&tensors, x, bytes, 0);
+    dea__add_flat(&tensors, y, bytes, 1);
+    dea__add_flat(&tensors, cache, p.cache_count * sizeof *cache, 1);
+    dea__add_maps(&tensors, a);
+    dea__add_flat(&tensors, workspace, p.total_bytes, 1);
     ready.q = p.qkv;
     ready.k = p.qkv + d_model;
     ready.v = p.qkv + 2 * d_model;
-    status = dea__check_attention(&ready, 1); /* before anything is written */
-    if (status == DEA_OK) *a = ready;
-    if (status == DEA_OK)
-        status = dea_linear_forward(x, params + layer->w_qkv, params + layer->b_qkv, p.qkv, rows, d_model, 3 * d_model,
-                                    &a->threads);
+    status = dea__check_attention(&ready, 1); /* all that can be wrong, before anything is written */
+    if (status == DEA_OK) status = dea__check_alias(&tensors);
+    if (status != DEA_OK) return status;
+    *a = ready;
+    status = dea_linear_forward(x, params + layer->w_qkv, params + layer->b_qkv, p.qkv, rows, d_model, 3 * d_model,
+                                &a->threads);
     if (status == DEA_OK) status = dea_forward(a, p.o, p.saved, p.inner, p.inner_bytes);
     if (status == DEA_OK)
         status =
@@ -5932,10 +6008,18 @@ DEA_API dea_status dea_layer_backward(const dea_layer *layer, const dea_real *pa
     if (status == DEA_OK) status = dea__check_attention(a, 1);
     if (status != DEA_OK) return status;
     const int rows = a->batch * a->seq_q, d_model = layer->d_model;
-    const size_t count = (size_t)rows * (size_t)d_model;
-    if (dea__partial_overlap(dx, x, count, count) || dea__partial_overlap(dx, dy, count, count) ||
-        dea__partial_overlap(dx, cache, count, p.cache_count))
-        return DEA_ERR_ALIAS;
+    const size_t bytes = (size_t)rows * (size_t)d_model * sizeof *x;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_inputs(&tensors, a);
+    dea__add_layer(&tensors, layer, params, 0);
+    dea__add_flat(&tensors, x, bytes, 0);
+    dea__add_flat(&tensors, cache, p.cache_count * sizeof *cache, 0);
+    dea__add_flat(&tensors, dy, bytes, 0);
+    dea__add_flat(&tensors, dx, bytes, 1);
+    dea__add_layer(&tensors, layer, grads, 1);
+    dea__add_flat(&tensors, workspace, p.total_bytes, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS; /* before anything is added to */
     dea_gradients g;
     memset(&g, 0, sizeof g);
     g.dq = p.dqkv;
@@ -5967,6 +6051,11 @@ DEA_API dea_status dea_layer_gate_loss(const dea_layer *layer, const dea_attenti
     if (grads) {
         g.dw_gate = grads + layer->w_gate;
         g.dc_gate = grads + layer->c_gate;
+        dea__tensors tensors; /* the rest is checked by dea_gate_loss, which knows only `saved` of the cache */
+        tensors.count = 0;
+        dea__add_flat(&tensors, cache, p.cache_count * sizeof *cache, 0);
+        dea__add_gradients(&tensors, a, &g);
+        if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     }
     return dea_gate_loss(a, gate, p.saved, &g, result, p.inner, p.inner_bytes);
 }
@@ -7918,7 +8007,8 @@ DEA_API dea_adamw dea_adamw_init(void) {
 }
 
 static dea_status dea__check_adamw(const dea_adamw *o, int64_t step, double lr_factor) {
-    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0))
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && o->weight_decay >= 0) ||
+        !dea__finite(o->eps) || !dea__finite(o->weight_decay))
         return DEA_ERR_OPTION;
     for (int g = 0; g < DEA_GROUPS; g++)
         if (!(o->lr[g] >= 0 && o->clip[g] >= 0) || !dea__finite(o->lr[g]) || !dea__finite(o->clip[g]))
@@ -7932,6 +8022,15 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
     if (!optimiser || !table || !table->tensors || !params || !grads || !m || !v) return DEA_ERR_NULL;
     const dea_status status = dea__check_adamw(optimiser, step, lr_factor);
     if (status != DEA_OK) return status;
+    const size_t bytes = table->elements * sizeof *params;
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, grads, bytes, 0);
+    dea__add_flat(&tensors, params, bytes, 1);
+    dea__add_flat(&tensors, m, bytes, 1);
+    dea__add_flat(&tensors, v, bytes, 1);
+    dea__add_flat(&tensors, norms, DEA_GROUPS * sizeof *norms, 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     double squares[DEA_GROUPS] = {0};
     for (int i = 0; i < table->count; i++) {
         const dea_tensor *tensor = &table->tensors[i];
@@ -7942,14 +8041,14 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
         }
         squares[tensor->group] += sum;
     }
-    for (int g = 0; g < DEA_GROUPS; g++)
-        if (!dea__finite(squares[g])) return DEA_ERR_NONFINITE;
     double clip[DEA_GROUPS];
     for (int g = 0; g < DEA_GROUPS; g++) {
         const double norm = sqrt(squares[g]);
-        if (norms) norms[g] = norm;
         clip[g] = optimiser->clip[g] > 0 && norm > optimiser->clip[g] ? optimiser->clip[g] / norm : 1;
+        if (!(squares[g] * clip[g] * clip[g] <= (double)DEA__REAL_MAX))
+            return DEA_ERR_NONFINITE; /* v could not hold it */
     }
+    for (int g = 0; norms && g < DEA_GROUPS; g++) norms[g] = sqrt(squares[g]);
     const double correct1 = 1 - pow(optimiser->beta1, (double)step), correct2 = 1 - pow(optimiser->beta2, (double)step);
     for (int i = 0; i < table->count; i++) {
         const dea_tensor *tensor = &table->tensors[i];
@@ -7974,6 +8073,8 @@ DEA_API double dea_gamma(int64_t step, int64_t anneal_steps) {
 
 DEA_API double dea_warmup_cosine(int64_t step, int64_t warmup, int64_t total) {
     if (step >= total) return 0;
+    if (step < 0) step = 0;
+    if (warmup < 0) warmup = 0;
     if (step < warmup) return (double)(step + 1) / (double)warmup;
     return (1 + cos(DEA__PI * (double)(step - warmup) / (double)(total - warmup))) / 2;
 }
@@ -8040,7 +8141,7 @@ static void dea__sort_pools(dea__pool *p, size_t count) {
 
 static void dea__merge_pool(dea__pool *into, const dea__pool *from) {
     const double weight = into->weight + from->weight;
-    into->y = (into->y * into->weight + from->y * from->weight) / weight;
+    into->y += (from->y - into->y) * (from->weight / weight); /* no product that could overflow or vanish */
     into->weight = weight;
     into->last_x = from->last_x;
 }
@@ -8058,9 +8159,24 @@ DEA_API dea_status dea_isotonic_fit(const double *x, const double *y, const doub
     if (count <= 0) return DEA_ERR_SHAPE;
     const dea_status status = dea__check_workspace(workspace, workspace_bytes, dea_isotonic_workspace(count));
     if (status != DEA_OK) return status;
-    for (int i = 0; i < count; i++)
-        if (!dea__finite(x[i]) || !dea__finite(y[i]) || (weight && !(weight[i] > 0 && dea__finite(weight[i]))))
+    const size_t bytes = (size_t)count * sizeof(double);
+    dea__tensors tensors;
+    tensors.count = 0;
+    dea__add_flat(&tensors, x, bytes, 0);
+    dea__add_flat(&tensors, y, bytes, 0);
+    dea__add_flat(&tensors, weight, bytes, 0);
+    dea__add_flat(&tensors, knot_x, bytes, 1);
+    dea__add_flat(&tensors, knot_y, bytes, 1);
+    dea__add_flat(&tensors, knots, sizeof *knots, 1);
+    dea__add_flat(&tensors, workspace, dea_isotonic_workspace(count), 1);
+    if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
+    double total = 0; /* half of the range, so that no difference and no sum of weights overflows below */
+    for (int i = 0; i < count; i++) {
+        total += weight ? weight[i] : 1;
+        if (!(fabs(x[i]) <= DBL_MAX / 2 && fabs(y[i]) <= DBL_MAX / 2 && total <= DBL_MAX / 2) ||
+            (weight && !(weight[i] > 0)))
             return DEA_ERR_OPTION;
+    }
     dea__pool *pools = (dea__pool *)workspace;
     for (int i = 0; i < count; i++) {
         pools[i].x = pools[i].last_x = x[i];
@@ -8102,8 +8218,9 @@ DEA_API double dea_isotonic_apply(const double *knot_x, const double *knot_y, in
         else
             high = middle;
     }
-    const double share = (x - knot_x[low]) / (knot_x[high] - knot_x[low]);
-    return knot_y[low] + share * (knot_y[high] - knot_y[low]);
+    const double span = knot_x[high] - knot_x[low], rise = knot_y[high] - knot_y[low];
+    if (!dea__finite(span) || !dea__finite(rise)) return NAN;
+    return knot_y[low] + (x - knot_x[low]) / span * rise;
 }
 
 /* ==== 12. Checks ================================================================================================== */

@@ -198,6 +198,8 @@ SPOILER(threads_negative, v->p.a.threads.count = -2)
 
 SPOILER(huge_everything, v->p.a.batch = v->p.a.heads = v->p.a.seq_q = v->p.a.seq_k = v->p.a.head_dim = INT32_MAX)
 SPOILER(huge_head_dim, v->p.a.head_dim = INT32_MAX)
+SPOILER(huge_batch_and_heads, v->p.a.batch = 1 << 16; v->p.a.heads = 1 << 15; v->p.a.seq_q = v->p.a.seq_k = 1;
+        v->p.a.head_dim = 1)
 SPOILER(huge_batch_and_seq, v->p.a.batch = v->p.a.seq_q = INT32_MAX)
 SPOILER(huge_map, v->p.a.seq_q = v->p.a.seq_k = INT32_MAX; v->p.a.heads = 1; v->p.a.head_dim = 1)
 
@@ -323,6 +325,7 @@ static void test_sizes(void **state) {
         {"threads -2", threads_negative, DEA_ERR_SHAPE, EVERY_CALL, 1},
         {"everything INT_MAX", huge_everything, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
         {"head_dim INT_MAX", huge_head_dim, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
+        {"2^31 heads in the batch", huge_batch_and_heads, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
         {"batch and seq_q INT_MAX", huge_batch_and_seq, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
         {"map INT_MAX x INT_MAX", huge_map, DEA_ERR_OVERFLOW, EVERY_CALL, 1},
     };
@@ -612,6 +615,8 @@ static void test_layer_norm(void **state) {
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, NULL, NULL, in + 1, out2, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, NULL, NULL, out, out + 8, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, out + 9, NULL, out, out2, 3, 4, 1e-5, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, out2 + 5, NULL, out, out2, 3, 4, 1e-5, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_forward(in, NULL, out2, out, out2 + 3, 3, 4, 1e-5, NULL));
     REFUSED(DEA_ERR_NULL, dea_layer_norm_backward(NULL, NULL, saved, dy, out, NULL, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_NULL, dea_layer_norm_backward(in, NULL, NULL, dy, out, NULL, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_NULL, dea_layer_norm_backward(in, NULL, saved, NULL, out, NULL, NULL, 3, 4, NULL));
@@ -620,6 +625,9 @@ static void test_layer_norm(void **state) {
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, saved, dy, dy + 2, NULL, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, saved, dy, out, out + 11, NULL, 3, 4, NULL));
     REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, saved, dy, out, out2, out2 + 3, 3, 4, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, out2, dy, out, out2 + 5, NULL, 3, 4, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, NULL, out2 + 3, dy, out, NULL, out2, 3, 4, NULL));
+    REFUSED(DEA_ERR_ALIAS, dea_layer_norm_backward(in, out2, saved, dy, out, NULL, out2 + 1, 3, 4, NULL));
 }
 
 static void test_elementwise(void **state) {
@@ -629,6 +637,7 @@ static void test_elementwise(void **state) {
     REFUSED(DEA_ERR_NULL, dea_gelu_forward(in, NULL, 5, NULL));
     REFUSED(DEA_ERR_SHAPE, dea_gelu_forward(in, out, 0, NULL));
     REFUSED(DEA_ERR_OVERFLOW, dea_gelu_forward(in, out, SIZE_MAX, NULL));
+    REFUSED(DEA_ERR_OVERFLOW, dea_gelu_forward(in, out, (size_t)INT32_MAX * 4096, NULL)); /* more chunks than an int */
     REFUSED(DEA_ERR_ALIAS, dea_gelu_forward(in, in + 1, 5, NULL));
     REFUSED(DEA_ERR_NULL, dea_gelu_backward(NULL, in, out, 5, NULL));
     REFUSED(DEA_ERR_NULL, dea_gelu_backward(in, NULL, out, 5, NULL));
@@ -674,6 +683,15 @@ static void test_embedding_and_cross_entropy(void **state) {
     REFUSED(DEA_ERR_INDEX, dea_embedding_backward(low, in, out, 3, 4, 2, 1));
     REFUSED(DEA_ERR_INDEX, dea_embedding_backward(high, in, out, 3, 4, 2, 1));
     REFUSED(DEA_ERR_ALIAS, dea_embedding_backward(ids, in, in + 5, 3, 4, 2, 1));
+    int *zeros = (int *)(void *)(out + 5); /* ids and targets inside an output */
+    zeros[0] = zeros[1] = zeros[2] = 0;
+    REFUSED(DEA_ERR_ALIAS, dea_embedding_forward(in, zeros, out, 3, 4, 2, 1));
+    REFUSED(DEA_ERR_ALIAS, dea_embedding_backward(zeros, in, out, 3, 4, 2, 1));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_backward(in, zeros, 1, out, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, zeros, out + 6, NULL, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, zeros, out, zeros + 2, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, ids, in + 11, NULL, 3, 4, 0));
+    REFUSED(DEA_ERR_ALIAS, dea_cross_entropy_forward(in, ids, out, (int *)(void *)out, 3, 4, 0));
 
     double loss = -7;
     int counted = -7;
@@ -789,13 +807,10 @@ static void test_layer_setup(void **state) {
     none = dea_layer_init(INT32_MAX - 1, 2);
     assert_status(dea_layer_register(&none, &table, ""), DEA_ERR_OVERFLOW);
     table.capacity = 3;
-    none = layer;
-    watch(&table, sizeof table);
-    watch(&none, sizeof none);
-    assert_status(dea_layer_register(&none, &table, ""), DEA_ERR_CAPACITY); /* half registered would be worse */
-    assert_int_equal(table.count, 0);
-    assert_int_equal(table.elements, 0);
     watch_count = 0;
+    watch(&table, sizeof table), watch(&layer, sizeof layer);
+    assert_status(dea_layer_register(&layer, &table, ""), DEA_ERR_CAPACITY); /* half registered would be worse */
+    assert_true(all_untouched());
     assert_status(dea_layer_reset(NULL, x, 1), DEA_ERR_NULL);
     assert_status(dea_layer_reset(&layer, NULL, 1), DEA_ERR_NULL);
     assert_status(dea_layer_reset(&odd, x, 1), DEA_ERR_SHAPE);
@@ -851,6 +866,54 @@ static void test_layer_calls(void **state) {
     assert_true(all_untouched());
     assert_true(!dea_layer_workspace(NULL, a, NULL) && !dea_layer_workspace(y, NULL, NULL) &&
                 !dea_layer_cache_count(NULL, a));
+}
+
+/* Memory shared where it must not be: nothing is written, neither by the layer nor by the parts it calls. */
+static void test_layer_aliasing(void **state) {
+    (void)state;
+    layer_victim l;
+    draw_layer(&l);
+    dea_attention *a = &l.a, other = l.a;
+    const dea_layer *y = &l.layer;
+    dea_real *P = l.params, *C = l.cache, *G = l.grads, *inside = (dea_real *)(void *)l.workspace;
+    char *W = l.workspace;
+    size_t B = l.bytes;
+    const size_t places[] = {y->w_qkv, y->b_qkv, y->w_rel, y->w_gate, y->c_gate, y->w_o, y->b_o, y->temperatures};
+    for (int i = 0; i < LENGTH(places); ++i) {
+        assert_status(dea_layer_forward(y, P, a, l.x, P + places[i], C, W, B), DEA_ERR_ALIAS);
+        assert_status(dea_layer_forward(y, P, a, l.x, l.y, P + places[i], W, B), DEA_ERR_ALIAS);
+        assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, P + places[i], G, W, B), DEA_ERR_ALIAS);
+        assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, G + places[i], G, W, B), DEA_ERR_ALIAS);
+    }
+    assert_status(dea_layer_forward(y, P, a, l.x, inside + 1, C, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_forward(y, P, a, inside + 1, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_forward(y, P, a, l.x, l.y, inside, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_forward(y, inside, a, l.x, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, inside, l.dx, G, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, inside, G, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, l.dx, inside, W, B), DEA_ERR_ALIAS);
+    assert_status(dea_layer_backward(y, P, a, l.x, C, l.y, l.labels, G, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+
+    for (int i = 0; i < 18; ++i) C[i] = l.y[i] = 0.5; /* labels where the forward would write */
+    watch(C, l.cache_count * sizeof *C), watch(l.y, 36 * sizeof *l.y), watch(&other, sizeof other);
+    other.labels = C, other.q = l.x;
+    memcpy(watching[2].copy, &other, sizeof other);
+    assert_status(dea_layer_forward(y, P, &other, l.x, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+    other.labels = l.y;
+    watch(C, l.cache_count * sizeof *C), watch(l.y, 36 * sizeof *l.y);
+    assert_status(dea_layer_forward(y, P, &other, l.x, l.y, C, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+
+    dea_real *far = take_reals(l.table.elements + l.cache_count); /* the gate's gradient over the cache's o */
+    watch(far, (l.table.elements + l.cache_count) * sizeof *far);
+    assert_status(dea_layer_gate_loss(y, a, &l.gate, far + y->w_gate - 3 * 36, far, &l.result, W, B), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
+
+    other = dea_layer_attention(y, P, 1 << 16, 1 << 15); /* more rows than an int counts */
+    assert_true(!dea_layer_workspace(y, &other, NULL) && !dea_layer_cache_count(y, &other));
+    assert_status(dea_layer_forward(y, P, &other, l.x, l.y, C, W, B), DEA_ERR_OVERFLOW);
 }
 
 static void test_layer_options(void **state) {
@@ -913,6 +976,22 @@ static void test_adamw(void **state) {
         assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_OPTION);
         *fields[i] = keep;
     }
+    for (int i = 0; i < LENGTH(fields); ++i) {
+        double keep = *fields[i];
+        *fields[i] = (double)INFINITY;
+        assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_OPTION);
+        *fields[i] = keep;
+    }
+    dea_real *const arenas[] = {p, g, m, v};
+    for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < i; ++j) { /* any two of the four, whole or by one element */
+            dea_real *at[4] = {p, g, m, v};
+            at[i] = arenas[j];
+            assert_status(dea_adamw_step(&o, &table, at[0], at[1], at[2], at[3], 1, 1, norms), DEA_ERR_ALIAS);
+            at[i] = arenas[j] + table.elements - 1;
+            assert_status(dea_adamw_step(&o, &table, at[0], at[1], at[2], at[3], 1, 1, norms), DEA_ERR_ALIAS);
+        }
+    assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, m + 5), DEA_ERR_ALIAS);
     o.beta1 = 1;
     assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_OPTION);
     assert_true(all_untouched());
@@ -924,6 +1003,13 @@ static void test_isotonic(void **state) {
     int knots = -7;
     size_t bytes = dea_isotonic_workspace(3);
     char *s = take(bytes + 64);
+    watch(kx, sizeof kx), watch(ky, sizeof ky), watch(&knots, sizeof knots), watch(x, sizeof x), watch(y, sizeof y);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, kx, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, x, ky, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, ky, 3, kx, ky, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, (int *)(void *)(y + 2), s, bytes), DEA_ERR_ALIAS);
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, (double *)(void *)s, &knots, s, bytes), DEA_ERR_ALIAS);
+    assert_true(all_untouched());
     watch(kx, sizeof kx), watch(ky, sizeof ky), watch(&knots, sizeof knots);
     assert_status(dea_isotonic_fit(NULL, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_NULL);
     assert_status(dea_isotonic_fit(x, NULL, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_NULL);
@@ -942,6 +1028,12 @@ static void test_isotonic(void **state) {
     assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
     x[1] = 2, y[0] = (double)INFINITY;
     assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
+    y[0] = 1.7e308; /* differences and sums must stay finite */
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
+    y[0] = 3, x[0] = -1.7e308;
+    assert_status(dea_isotonic_fit(x, y, NULL, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
+    x[0] = 1, w[0] = w[1] = w[2] = 5e307;
+    assert_status(dea_isotonic_fit(x, y, w, 3, kx, ky, &knots, s, bytes), DEA_ERR_OPTION);
     assert_true(all_untouched());
     assert_true(!dea_isotonic_workspace(0) && !dea_isotonic_workspace(-1));
     assert_true(isnan(dea_isotonic_apply(NULL, ky, 3, 1)) && isnan(dea_isotonic_apply(kx, ky, 0, 1)));
@@ -978,6 +1070,7 @@ int main(void) {
         TEST(test_table),
         TEST(test_layer_setup),
         TEST(test_layer_calls),
+        TEST(test_layer_aliasing),
         TEST(test_layer_options),
         TEST(test_adamw),
         TEST(test_isotonic),

@@ -129,7 +129,7 @@ static void test_decay_touches_matrices_only(void **state) {
 
 static void test_non_finite_gradient_changes_nothing(void **state) {
     (void)state;
-    static const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    static const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 1e160}; /* its square overflows */
     seed_numbers(64);
     for (int where = 0; where < 4; ++where)
         for (int kind = 0; kind < LENGTH(bad); ++kind) {
@@ -170,6 +170,9 @@ static void test_warmup_cosine(void **state) {
     assert_true(dea_warmup_cosine(1000, 100, 1000) == 0 && dea_warmup_cosine(5000, 100, 1000) == 0);
     assert_near(dea_warmup_cosine(0, 0, 10), 1, 1e-15);
     assert_true(dea_warmup_cosine(999, 100, 1000) > 0);
+    assert_true(dea_warmup_cosine(0, INT64_MIN, 10) == 1 && dea_warmup_cosine(-1, 0, 10) == 1); /* below 0 is 0 */
+    assert_true(dea_warmup_cosine(-5, 10, 100) == 0.1 && dea_warmup_cosine(INT64_MAX, INT64_MIN, INT64_MAX) == 0);
+    assert_near(dea_warmup_cosine(5, -7, 10), 0.5, 1e-15);
 }
 
 /* ---- oracle helpers -------------------------------------------------------------------------------------------------- */
@@ -298,6 +301,31 @@ static void test_isotonic_between_and_outside(void **state) {
     for (int i = 0; i < 4; ++i) assert_true(x4[i] == i + 1 && y4[i] == i + 1);
 }
 
+/* Weights and values at the ends of their range: no product that overflows, none that vanishes. */
+static void test_isotonic_at_extremes(void **state) {
+    (void)state;
+    static const double weights[][3] = {{5e-324, 5e-324, 5e-324}, {2e307, 2e307, 2e307}, {1e-300, 1e-300, 1e300}};
+    static const double x[3] = {1, 2, 3}, y[3] = {0.3, 0.1, 4};
+    double kx[3], ky[3];
+    int knots;
+    size_t bytes = dea_isotonic_workspace(3);
+    void *workspace = take(bytes);
+    for (int i = 0; i < LENGTH(weights); ++i) {
+        assert_ok(dea_isotonic_fit(x, y, weights[i], 3, kx, ky, &knots, workspace, bytes));
+        assert_int_equal(knots, 3);
+        assert_near(ky[0], 0.2, 1e-15);
+        assert_near(ky[1], 0.2, 1e-15);
+        assert_true(ky[2] == 4);
+    }
+    static const double far_x[3] = {-8e307, 0, 8e307}, far_y[3] = {8e307, -8e307, 8e307};
+    assert_ok(dea_isotonic_fit(far_x, far_y, NULL, 3, kx, ky, &knots, workspace, bytes));
+    assert_int_equal(knots, 3);
+    assert_near(ky[0] / 8e307, 0, 1e-15);
+    assert_near(dea_isotonic_apply(kx, ky, knots, 4e307) / 8e307, 0.5, 1e-15);
+    static const double apart[2] = {-1e308, 1e308}, near[2] = {0, 1}; /* further apart than a fit makes them */
+    assert_true(isnan(dea_isotonic_apply(apart, near, 2, 0)) && isnan(dea_isotonic_apply(near, apart, 2, 0.5)));
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, release)
 
 int main(void) {
@@ -314,6 +342,7 @@ int main(void) {
         TEST(test_mock_alpha),
         TEST(test_isotonic),
         TEST(test_isotonic_between_and_outside),
+        TEST(test_isotonic_at_extremes),
     };
     return cmocka_run_group_tests_name("optimiser", tests, NULL, NULL);
 }

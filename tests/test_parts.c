@@ -148,6 +148,36 @@ static void test_layer_norm_in_place_and_flat(void **state) {
     assert_same_bits(x, y, 12);
 }
 
+/* Squares that overflow: the row is measured in units of its largest entry. */
+static void test_layer_norm_at_extremes(void **state) {
+    (void)state;
+    static const double sizes[] = {1e150, 1e160, 1e300, 1.7e308};
+    for (int s = 0; s < LENGTH(sizes); ++s) {
+        double z = sizes[s];
+        dea_real x[12] = {z, -z, z, -z, z, z, z, z, z, 0, 0, z}, gain[4] = {1, 2, 3, 4}, bias[4] = {0, 0, 7, 0};
+        dea_real y[12], saved[6], dy[12] = {1, 0, 0, 0}, dx[12], in_place[12];
+        memcpy(in_place, x, sizeof x);
+        assert_ok(dea_layer_norm_forward(x, gain, bias, y, saved, 3, 4, 1e-5, NULL));
+        assert_ok(dea_layer_norm_forward(in_place, gain, bias, in_place, NULL, 3, 4, 1e-5, NULL));
+        assert_same_bits(in_place, y, 12);
+        static const double expected[12] = {1, -2, 10, -4, 0, 0, 7, 0, 1, -2, 4, 4};
+        for (int i = 0; i < 12; ++i) assert_near(y[i], expected[i], 1e-14);
+        assert_near(saved[0] / z, 0, 1e-15);
+        assert_near(saved[1] / z, 1, 1e-15);
+        assert_near(saved[2] / z, 0.5, 1e-15);
+        assert_near(saved[3] * z, 1, 1e-14);
+        assert_near(saved[4] * sqrt(1e-5), 1, 1e-14);
+        assert_near(saved[5] * z, 2, 1e-14);
+        if (z > 1e300) continue; /* backward's sums of dy (x - mean) are not scaled */
+        assert_ok(dea_layer_norm_backward(x, NULL, saved, dy, dx, NULL, NULL, 3, 4, NULL));
+        static const double slopes[4] = {0.5, 0, -0.5, 0};
+        for (int i = 0; i < 4; ++i) assert_near(dx[i] * z, slopes[i], 1e-14);
+    }
+    dea_real bad[4] = {1, (double)INFINITY, 2, 3}, y[4];
+    assert_ok(dea_layer_norm_forward(bad, NULL, NULL, y, NULL, 1, 4, 1e-5, NULL));
+    for (int i = 0; i < 4; ++i) assert_true(isnan(y[i]));
+}
+
 /* ---- element-wise ---------------------------------------------------------------------------------------------------- */
 static double gelu_loss(void *context) {
     part *p = context;
@@ -307,10 +337,17 @@ static void test_cross_entropy_at_extremes(void **state) {
     dea_real x[9] = {1e4, -1e4, 0, -1e4, 1e4, 0, 1e15, 1e15, -1e300}, dx[9];
     double loss = -1;
     assert_ok(dea_cross_entropy_forward(x, first, &loss, NULL, 3, 3, 0));
-    assert_near(loss, (0 + 2e4 + log(2)) / 3, 0.1); /* log 2 beside 1e15 keeps one digit */
+    assert_near(loss, (0 + 2e4 + log(2)) / 3, 1e-11); /* log 2 beside 1e15 keeps its digits */
     assert_ok(dea_cross_entropy_backward(x, first, 3, dx, 3, 3, 0));
     static const double expected[9] = {0, 0, 0, -1, 1, 0, -0.5, 0.5, 0};
-    for (int i = 0; i < 9; ++i) assert_near(dx[i], expected[i], i < 6 ? 1e-15 : 0.1);
+    for (int i = 0; i < 9; ++i) assert_near(dx[i], expected[i], 1e-15);
+    dea_real huge[3] = {1e17, 1e17, 1e17};
+    for (int smooth = 0; smooth < 2; ++smooth) { /* equal logits: log 3, however large they are */
+        assert_ok(dea_cross_entropy_forward(huge, first, &loss, NULL, 1, 3, 0.3 * smooth));
+        assert_near(loss, log(3), 1e-15);
+        assert_ok(dea_cross_entropy_backward(huge, first, 1, dx, 1, 3, 0));
+        for (int c = 0; c < 3; ++c) assert_near(dx[c], 1.0 / 3 - (c == 0), 1e-15);
+    }
     dea_real minus[2] = {0, -(double)INFINITY}; /* a forbidden class */
     assert_ok(dea_cross_entropy_forward(minus, first, &loss, NULL, 1, 2, 0));
     assert_near(loss, 0, 0);
@@ -367,6 +404,7 @@ int main(void) {
         TEST(test_linear_gradients_are_optional),
         TEST(test_layer_norm),
         TEST(test_layer_norm_in_place_and_flat),
+        TEST(test_layer_norm_at_extremes),
         TEST(test_gelu),
         TEST(test_tanh),
         TEST(test_dropout),

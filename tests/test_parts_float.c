@@ -82,6 +82,49 @@ static void test_layer_norm(void **state) {
         }
 }
 
+/* Squares of these overflow a float. */
+static void test_layer_norm_at_extremes(void **state) {
+    (void)state;
+    static const float sizes[] = {1e18f, 1e19f, 1e20f, 1e30f, 3e38f};
+    for (int s = 0; s < LENGTH(sizes); ++s)
+        for (int width = 2; width < 40; width += 2) {
+            float x[40], y[40], dy[40] = {1}, dx[40], saved[2];
+            for (int i = 0; i < width; ++i) x[i] = i % 2 ? -sizes[s] : sizes[s];
+            assert_ok(dea_layer_norm_forward(x, NULL, NULL, y, saved, 1, width, 1e-5, NULL));
+            for (int i = 0; i < width; ++i) assert_near(y[i], i % 2 ? -1 : 1, 1e-6);
+            if (s > 3) continue; /* backward's sums of dy (x - mean) are not scaled */
+            assert_ok(dea_layer_norm_backward(x, NULL, saved, dy, dx, NULL, NULL, 1, width, NULL));
+            for (int i = 0; i < width; ++i)
+                assert_near((double)dx[i] * (double)sizes[s], (i == 0) - (i % 2 ? 0.0 : 2.0) / width, 1e-5);
+        }
+}
+
+/* A second moment must not become infinite: its tensor would never learn again. */
+static void test_adamw_at_extremes(void **state) {
+    (void)state;
+    static const int shape[1] = {4};
+    dea_tensor tensor;
+    dea_table table = dea_table_init(&tensor, 1);
+    assert_ok(dea_table_add(&table, "", "w", 1, shape, DEA_GROUP_MAIN, 0, NULL));
+    float *p = take_zeros(table.elements), *g = take_zeros(table.elements), *m = take_zeros(table.elements),
+          *v = take_zeros(table.elements);
+    dea_adamw o = dea_adamw_init();
+    for (int i = 0; i < 4; ++i) p[i] = 1, g[i] = 1e22f;
+    o.clip[DEA_GROUP_MAIN] = 0;
+    double norms[DEA_GROUPS] = {-7, -7};
+    assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_NONFINITE);
+    assert_true(p[0] == 1 && all_zero(m, 4) && all_zero(v, 4) && norms[0] == -7 && norms[1] == -7);
+    o.clip[DEA_GROUP_MAIN] = 1; /* clipped, the same gradient is an ordinary one */
+    assert_ok(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms));
+    for (int i = 0; i < 4; ++i) {
+        assert_near(m[i], 0.1 * 0.5, 1e-8);
+        assert_near(v[i], 0.001 * 0.25, 1e-9);
+    }
+    assert_near(norms[0] / 2e22, 1, 1e-6);
+    o.clip[DEA_GROUP_MAIN] = 1e25; /* a limit that lets everything through */
+    assert_status(dea_adamw_step(&o, &table, p, g, m, v, 2, 1, norms), DEA_ERR_NONFINITE);
+}
+
 /* Products of any size, by BLAS or by the header's own kernels. */
 static void test_linear(void **state) {
     (void)state;
@@ -126,6 +169,8 @@ int main(void) {
         TEST(test_gelu),
         TEST(test_gelu_at_extremes),
         TEST(test_layer_norm),
+        TEST(test_layer_norm_at_extremes),
+        TEST(test_adamw_at_extremes),
         TEST(test_linear),
     };
     return cmocka_run_group_tests_name("parts, float", tests, NULL, NULL);
