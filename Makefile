@@ -1,7 +1,7 @@
 # dea.h: `make help` lists the targets. Objects go to build/; honours CC CFLAGS LDFLAGS LDLIBS PREFIX DESTDIR.
 
 CC      ?= cc
-CFLAGS  ?= -O2 -g
+CFLAGS  ?= -O2 -g -fno-var-tracking
 PREFIX  ?= /usr/local
 GOLDEN  ?= tests/golden
 PYTHON  ?= python3
@@ -80,7 +80,7 @@ $(LIBOBJ) $(BUILD)/examples/paris.o $(BUILD)/examples/meta/tiny/main.o $(MAINS:%
 endif
 
 # These suites look at mathematics, not at kernels: without the vector code they compile in a third of the time.
-SCALAR   := checks encoder errors layer meta optimiser parts
+SCALAR   := attention checks encoder errors gate layer meta optimiser parts
 $(SCALAR:%=$(BUILD)/tests/test_%.o): CPPFLAGS_ALL += -DDEA_NO_SIMD
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
