@@ -1043,12 +1043,19 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #    define DEA__FETCH(p) ((void)(p))
 #endif
 #define DEA__PRAGMA(x) _Pragma(#x)
-#if defined(__clang__)
-#    define DEA__UNROLL(n) DEA__PRAGMA(unroll)
+/* UNROLL: a loop of n turns, all of them. UNROLL_BY: n turns at a time of a loop of any length. */
+#if !DEA__VECTORS
+#    define DEA__UNROLL(n)
+#    define DEA__UNROLL_BY(n)
+#elif defined(__clang__)
+#    define DEA__UNROLL(n)    DEA__PRAGMA(unroll)
+#    define DEA__UNROLL_BY(n) /* clang warns where it cannot */
 #elif defined(__GNUC__)
-#    define DEA__UNROLL(n) DEA__PRAGMA(GCC unroll n)
+#    define DEA__UNROLL(n)    DEA__PRAGMA(GCC unroll n)
+#    define DEA__UNROLL_BY(n) DEA__PRAGMA(GCC unroll n)
 #else
 #    define DEA__UNROLL(n)
+#    define DEA__UNROLL_BY(n)
 #endif
 #define DEA__NAN     DEA__REAL(NAN)
 #define DEA__SQRT(x) DEA__REAL(sqrt((double)(x)))
@@ -1408,10 +1415,9 @@ static DEA__NOINLINE void dea__row_sums(const dea_real *rows, dea_real *out) {
     dea__vec a[DEA__LANES];
     DEA__UNROLL(16) for (int i = 0; i < DEA__LANES; i++) a[i] = dea__load(rows + i * DEA__LANES);
     dea__transpose_lanes(a);
-    for (int half = DEA__LANES / 2; half; half /= 2) {
-        DEA__UNROLL(8) for (int i = 0; i < half; i++) a[i] += a[i + half];
-    }
-    dea__store(out, a[0]);
+    enum { SUMS = DEA__LANES < 4 ? 1 : 4 };
+    DEA__UNROLL(16) for (int i = SUMS; i < DEA__LANES; i++) a[i % SUMS] += a[i];
+    dea__store(out, SUMS == 1 ? a[0] : (a[0] + a[1 % SUMS]) + (a[2 % SUMS] + a[3 % SUMS]));
 }
 
 /* ---- products: one micro-kernel for all of them */
@@ -1480,7 +1486,7 @@ DEA__INLINE void dea__kernel(const int tall, const int wide, const int across, d
     } else {
         DEA__FOR_ROWS(DEA__BEGIN_ZERO)
     }
-    DEA__UNROLL(4) for (dea__idx k = 0; k < depth; k++) {
+    DEA__UNROLL_BY(4) for (dea__idx k = 0; k < depth; k++) {
         const dea__vec b0 = dea__load(b), b1 = wide > 1 ? dea__load(b + DEA__LANES) : b0,
                        b2 = wide > 2 ? dea__load(b + 2 * DEA__LANES) : b0,
                        b3 = wide > 3 ? dea__load(b + 3 * DEA__LANES) : b0;
