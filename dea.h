@@ -2181,19 +2181,15 @@ static double dea__normalise(dea_real *e, int n, int width) {
 
 /* Subtracts the mean of the first `over` keys. Both energies change by a constant a row, which (3) removes; without it float
  * cancels badly and equal keys would not come out equal. Two passes: the second takes away the rounding of the first mean.
- * Non-finite keys are left out of the mean. kbar is the sum of what was subtracted. With a causal mask over = 1: every row
- * sees the first key, and must not feel the rounding of later ones. */
+ * kbar is the sum of what was subtracted. Every row must see these keys: with a causal mask over = 1, since no row may feel
+ * later ones. */
 static void dea__centre(dea_real *k, int keys, int over, int d, dea_real *kbar) {
     memset(kbar, 0, (size_t)d * sizeof *kbar);
     for (int pass = 0; pass < 2; pass++)
         for (int c = 0; c < d; c++) {
             double sum = 0;
-            int count = 0;
-            for (int j = 0; j < over; j++) {
-                const double x = (double)k[(size_t)j * (size_t)d + (size_t)c];
-                if (dea__finite(x)) sum += x, count++;
-            }
-            const dea_real mean = DEA__REAL(count ? sum / count : 0);
+            for (int j = 0; j < over; j++) sum += (double)k[(size_t)j * (size_t)d + (size_t)c];
+            const dea_real mean = DEA__REAL(over > 0 ? sum / over : 0);
             kbar[c] += mean;
             for (int j = 0; j < keys; j++) k[(size_t)j * (size_t)d + (size_t)c] -= mean;
         }
@@ -2699,7 +2695,6 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 
 #ifdef DEA__ISA
 #define dea__weights            DEA__FN(dea__weights)
-#define dea__masked_weights     DEA__FN(dea__masked_weights)
 #define dea__weights_steps      DEA__FN(dea__weights_steps)
 #define dea__gate_steps         DEA__FN(dea__gate_steps)
 #define dea__mix_steps          DEA__FN(dea__mix_steps)
@@ -2817,22 +2812,18 @@ DEA__INLINE void dea__weights_steps(const int per, const int masked, const dea_r
     }
 #undef DEA__AT
 }
-static DEA__NOINLINE void dea__weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
-                                       const dea_real *keep, dea__idx n, const dea__row *row, dea_real *sum) {
+static DEA__NOINLINE void dea__weights(int masked, const dea_real *x, const dea_real *y, dea_real *p,
+                                       const dea_real *gk, const dea_real *const *keep, dea__idx n, const dea__row *row,
+                                       dea_real *sum) {
     const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
     dea__vec sums[2] = {dea__load(sum), dea__load(sum + DEA__LANES)};
-    dea__weights_steps(DEA__HALF_STEP, 0, x, y, p, gk, &keep, 0, most, row, sums);
-    if (most < n) dea__weights_steps(1, 0, x, y, p, gk, &keep, most, n, row, sums);
-    dea__store(sum, sums[0]);
-    dea__store(sum + DEA__LANES, sums[1]);
-}
-static DEA__NOINLINE void dea__masked_weights(const dea_real *x, const dea_real *y, dea_real *p, const dea_real *gk,
-                                              const dea_real *const *keep, dea__idx n, const dea__row *row,
-                                              dea_real *sum) {
-    const dea__idx most = n - n % (DEA__HALF_STEP * DEA__LANES);
-    dea__vec sums[2] = {dea__load(sum), dea__load(sum + DEA__LANES)};
-    dea__weights_steps(DEA__HALF_STEP, 1, x, y, p, gk, keep, 0, most, row, sums);
-    if (most < n) dea__weights_steps(1, 1, x, y, p, gk, keep, most, n, row, sums);
+    if (masked) {
+        dea__weights_steps(DEA__HALF_STEP, 1, x, y, p, gk, keep, 0, most, row, sums);
+        dea__weights_steps(1, 1, x, y, p, gk, keep, most, n, row, sums);
+    } else {
+        dea__weights_steps(DEA__HALF_STEP, 0, x, y, p, gk, keep, 0, most, row, sums);
+        dea__weights_steps(1, 0, x, y, p, gk, keep, most, n, row, sums);
+    }
     dea__store(sum, sums[0]);
     dea__store(sum + DEA__LANES, sums[1]);
 }
@@ -3424,18 +3415,15 @@ static void dea__weigh_tile(const dea__fast *f, int b, dea__idx i0, dea__idx cou
     for (dea__idx r = 0; m->with_max && r < rows; r++) plain &= row[r].shift == 0 || row[r].shift == -DEA__REAL_MAX;
     if (plain && (!m->with_max || dea__mild(x, y, rows, keys, row))) {
         for (dea__idx r = 0; r < rows; r += 2) {
-            const dea__idx at = r * DEA__TILE, n = m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
+            const dea__idx at = r * DEA__TILE, n = partial && m->reach[r] - j0 < keys ? m->reach[r] - j0 : keys;
             row[r].shift = row[r + 1].shift = 0;
-            if (!partial) {
-                dea__weights(x + at, y + at, x + at, m->gk + j0, m->keep + j0, keys, row + r, sums + r * DEA__LANES);
-            } else if (n > 0) {
-                const dea_real *keep[2];
-                for (int e = 0; e < 2; e++) {
-                    const dea__idx seen = m->sees[r + e] - j0 < keys ? m->sees[r + e] - j0 : keys;
-                    keep[e] = m->ramp + DEA__TILE - (seen > 0 ? seen : 0);
-                }
-                dea__masked_weights(x + at, y + at, x + at, m->gk + j0, keep, n, row + r, sums + r * DEA__LANES);
+            const dea_real *keep[2] = {m->keep + j0, m->keep + j0};
+            for (int e = 0; partial && e < 2; e++) {
+                const dea__idx seen = m->sees[r + e] - j0 < keys ? m->sees[r + e] - j0 : keys;
+                keep[e] = m->ramp + DEA__TILE - (seen > 0 ? seen : 0);
             }
+            if (n > 0)
+                dea__weights(partial, x + at, y + at, x + at, m->gk + j0, keep, n, row + r, sums + r * DEA__LANES);
             if (m->ahead) dea__ahead_step(m->ahead);
         }
         return;
@@ -4306,11 +4294,13 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
             dea__list_blocks(a, b, &m);
             dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
             const dea_real *values = a->v + b * f->v.batch + h * f->v.head;
-            if (m.d != m.dp || n != np) dea__pad_rows(n, np, m.d, m.dp, values, f->v.token, m.dk);
-            if (m.d != m.dp || n != np)
-                dea__interleave(np, m.dp, m.dk, m.dp, m.vt);
-            else
-                dea__interleave(np, m.dp, values, f->v.token, m.vt);
+            dea__idx values_row = f->v.token;
+            if (m.d != m.dp || n != np) {
+                dea__pad_rows(n, np, m.d, m.dp, values, values_row, m.dk);
+                values = m.dk;
+                values_row = m.dp;
+            }
+            dea__interleave(np, m.dp, values, values_row, m.vt);
             memset(m.dk, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.dv, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.column, 0, sizeof(dea_real) * (size_t)np);
