@@ -47,7 +47,7 @@ case "${1:-}" in
 -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p;}' tests/mutate.sh && exit 0 ;;
 esac
 only_check=0
-[ "${1:-}" = --check ] && only_check=1 && shift
+[ "${1:-}" = --check ] && only_check=1 && out=$out-check && shift # beside a run, not over it
 [ $# -gt 0 ] || set -- tests/mutants/*.txt
 for file; do
     [ -r "$file" ] || { echo "mutate.sh: cannot read $file; give files of mutants, see --help" >&2 && exit 2; }
