@@ -8012,6 +8012,16 @@ static dea_status dea__check_adamw(const dea_adamw *o, int64_t step, double lr_f
     return step >= 1 && lr_factor >= 0 && dea__finite(lr_factor) ? DEA_OK : DEA_ERR_OPTION;
 }
 
+/* In double, by four sums side by side: one sum alone waits for every addition. */
+static double dea__squares(const dea_real *x, size_t count) {
+    double sum[4] = {0};
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        for (size_t k = 0; k < 4; k++) sum[k] += (double)x[i + k] * (double)x[i + k];
+    for (; i < count; i++) sum[0] += (double)x[i] * (double)x[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params,
                                   const dea_real *grads, dea_real *m, dea_real *v, int64_t step, double lr_factor,
                                   double *norms) {
@@ -8028,15 +8038,8 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
     dea__add_flat(&tensors, norms, DEA_GROUPS * sizeof *norms, 1);
     if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
     double squares[DEA_GROUPS] = {0};
-    for (int i = 0; i < table->count; i++) {
-        const dea_tensor *tensor = &table->tensors[i];
-        double sum = 0;
-        for (size_t j = 0; j < tensor->count; j++) {
-            const double g = (double)grads[tensor->offset + j];
-            sum += g * g;
-        }
-        squares[tensor->group] += sum;
-    }
+    for (int i = 0; i < table->count; i++)
+        squares[table->tensors[i].group] += dea__squares(grads + table->tensors[i].offset, table->tensors[i].count);
     double clip[DEA_GROUPS];
     for (int g = 0; g < DEA_GROUPS; g++) {
         const double norm = sqrt(squares[g]);
@@ -8050,13 +8053,13 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
         const dea_tensor *tensor = &table->tensors[i];
         const double lr = optimiser->lr[tensor->group] * (double)tensor->lr_scale * lr_factor;
         const double shrink = tensor->decay ? 1 - lr * optimiser->weight_decay : 1;
-        const double clipped = clip[tensor->group];
+        const double clipped = clip[tensor->group], pace = lr / correct1, widen = 1 / sqrt(correct2);
         for (size_t j = tensor->offset; j < tensor->offset + tensor->count; j++) {
             const double g = (double)grads[j] * clipped;
             m[j] = DEA__REAL(optimiser->beta1 * (double)m[j] + (1 - optimiser->beta1) * g);
             v[j] = DEA__REAL(optimiser->beta2 * (double)v[j] + (1 - optimiser->beta2) * g * g);
-            const double update = (double)m[j] / correct1 / (sqrt((double)v[j] / correct2) + optimiser->eps);
-            params[j] = DEA__REAL((double)params[j] * shrink - lr * update);
+            const double update = pace * (double)m[j] / (sqrt((double)v[j]) * widen + optimiser->eps);
+            params[j] = DEA__REAL((double)params[j] * shrink - update);
         }
     }
     return DEA_OK;
