@@ -676,7 +676,7 @@ static void program(void **state) {
                                         "wordpairs --scale 2"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) expect_usage(wrong[i]);
     expect_usage("stream --source nobody");
-    assert_non_null(strstr(output("stderr"), "--source takes babi16, babi17, babi18 or kinship, not \"nobody\""));
+    assert_non_null(strstr(output("stderr"), "--source takes babi16, babi17, babi18, babi18b or kinship, not \"nobody\""));
     expect_usage("stream --source kinship --stage 99");
     assert_non_null(strstr(output("stderr"), "--stage takes 1 to "));
     expect_usage("build --nope");

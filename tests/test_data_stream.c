@@ -400,7 +400,8 @@ static void check_group(const char *source, const data_story *story, const char 
         char text[128], *part;
         assert_string_equal(r->group, story->rows[0].group);
         if (strcmp(source, "kinship") || r->steps == 3)
-            assert_int_equal(data_split_of(source, r->group), data_split_by_name(split));
+            assert_int_equal(data_split_of(strcmp(source, "babi18b") ? source : "babi18", r->group),
+                             data_split_by_name(split));
         /* what the true hypothesis names is what the group says */
         if (!r->label || !strcmp(source, "kinship")) continue;
         strcpy(text, r->group);
@@ -428,7 +429,7 @@ static void check_twins(const data_story *story) {
 static int solve(const char *source, const row *r, int *steps, int *count) {
     if (!strcmp(source, "babi16")) return solve16(r->premise, r->hypothesis, steps);
     if (!strcmp(source, "babi17")) return solve17(r->premise, r->hypothesis, steps);
-    if (!strcmp(source, "babi18")) return solve18(r->premise, r->hypothesis, steps, count);
+    if (!strncmp(source, "babi18", 6)) return solve18(r->premise, r->hypothesis, steps, count);
     return solve_kinship(r->premise, r->hypothesis, steps);
 }
 
@@ -453,8 +454,8 @@ static void check_source(const char *source) {
                     if (!k) right += count > 0, wrong += count < 0;
                 }
             }
-            if (!strcmp(source, "babi18") &&
-                stage == data_stream_stages("babi18")) { /* a coin a story: four standard deviations */
+            if (!strncmp(source, "babi18", 6) &&
+                stage == data_stream_stages(source)) { /* a coin a story: four standard deviations */
                 assert_int_equal(right + wrong, n);
                 assert_true(4 * (right - wrong) * (right - wrong) < 4 * 16 * n);
             }
@@ -476,9 +477,55 @@ static void labels_babi18(void **state) {
     check_source("babi18");
 }
 
+static void labels_babi18b(void **state) {
+    (void)state;
+    check_source("babi18b");
+}
+
 static void labels_kinship(void **state) {
     (void)state;
     check_source("kinship");
+}
+
+/* How often the asked two are told to be bigger, and how often smaller: [is the larger one][bigger][smaller]. */
+static void count_degrees(const char *source, int n, int seen[2][8][8]) {
+    static data_stream s;
+    static data_story story;
+    assert_int_equal(data_stream_open(&s, source, "train", data_stream_stages(source), 11), 0);
+    for (int i = 0; i < n; i++) {
+        sentences told;
+        names things = {0};
+        char claim[96];
+        int bigger[16] = {0}, smaller[16] = {0}, large, small;
+        data_stream_story(&s, 0, (uint64_t)i, &story);
+        split_sentences(story.rows[0].premise, &told);
+        for (int k = 0; k < told.n; k++) {
+            read18(told.at[k], &things, &large, &small);
+            bigger[large]++, smaller[small]++;
+        }
+        one_sentence(story.rows[0].hypothesis, claim);
+        read18(claim, &things, &large, &small);
+        seen[1][bigger[large]][smaller[large]]++, seen[0][bigger[small]][smaller[small]]++;
+    }
+}
+
+/* In babi18b no number of mentions tells which of the two is the larger: all are as frequent for either. In babi18 a thing
+ * never told to be smaller is hardly ever the smaller one. */
+static void balanced_degrees(void **state) {
+    enum { N = 40000 };
+    static int even[2][8][8], drawn[2][8][8];
+    (void)state;
+    count_degrees("babi18b", N, even);
+    count_degrees("babi18", N, drawn);
+    int never[2] = {0};
+    for (int i = 0; i < 8; i++) {
+        never[0] += drawn[0][i][0], never[1] += drawn[1][i][0];
+        for (int j = 0; j < 8; j++) {
+            const int sum = even[0][i][j] + even[1][i][j], difference = even[0][i][j] - even[1][i][j];
+            assert_true(difference * difference <= 16 * sum); /* four standard deviations */
+        }
+    }
+    assert_true(never[1] > N / 4 && never[0] < N / 100);
 }
 
 /* The solvers must be able to say no. */
@@ -549,8 +596,9 @@ static uint64_t hash_story(uint64_t h, const data_story *story) {
 
 /* The bytes are the same on every machine: these hashes must never change without a new version of the data. */
 static void same_seed_same_bytes(void **state) {
-    static const uint64_t expected[4] = {UINT64_C(0x083A8CDBA0D8F68C), UINT64_C(0x94510D185F541B52),
-                                         UINT64_C(0x1F3CAD0E5B68D65D), UINT64_C(0x96B611B39981257F)};
+    static const uint64_t expected[5] = {UINT64_C(0x083A8CDBA0D8F68C), UINT64_C(0x94510D185F541B52),
+                                         UINT64_C(0xAA20DB9D8C15C6CB), UINT64_C(0x2524A997ABCA6C75),
+                                         UINT64_C(0x96B611B39981257F)};
     static data_stream s;
     static data_story story;
     (void)state;
@@ -624,6 +672,8 @@ int main(void) {
         cmocka_unit_test(labels_babi16),
         cmocka_unit_test(labels_babi17),
         cmocka_unit_test(labels_babi18),
+        cmocka_unit_test(labels_babi18b),
+        cmocka_unit_test(balanced_degrees),
         cmocka_unit_test(labels_kinship),
         cmocka_unit_test(solvers_reject),
         cmocka_unit_test(kinship_mix),

@@ -513,6 +513,7 @@ static void test_program(void **state) {
                                   "babi18",
                                   "steps 2",
                                   "swapped, false",
+                                  "babi18b, fresh            800",
                                   "kind hard",
                                   "MAE of label blocks",
                                   "Spearman",
@@ -555,6 +556,9 @@ static void test_program(void **state) {
         assert_true(get(report, numbers[i]) >= 0 && get(report, numbers[i]) <= 1);
     assert_true(fabs(get(report, "alpha_pearson")) <= 1 && fabs(get(report, "alpha_spearman")) <= 1);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(report, "baselines")), BASELINE_KINDS);
+    /* The probe: two hypotheses and their twins for each story, and a model that learnt nothing cannot tell them apart. */
+    assert_true(get(report, "babi18b_rows") == 800);
+    assert_true(fabs(get(report, "babi18b_accuracy") - 0.5) < 0.1);
     cJSON_Delete(report);
     /* Again, and with two threads: the same bytes. */
     assert_int_equal(RUN("--ckpt", ckpt, "--data", data, "--json", json, "--threads", "2"), 0);

@@ -311,7 +311,7 @@ const generator babi17_generator = {"babi17", (int)COUNT_OF(describe17), describ
 
 /* ---- 18, size */
 
-enum { CONTAINERS = 16, MOST_FACTS = 8 };
+enum { CONTAINERS = 16, MOST_FACTS = 8, MOST_THINGS = 8 };
 
 static const char *const containers[CONTAINERS] = {"box",    "chest", "suitcase", "container", "crate",  "jar",
                                                    "basket", "trunk", "bag",      "barrel",    "bucket", "drawer",
@@ -320,13 +320,18 @@ static const char *const containers[CONTAINERS] = {"box",    "chest", "suitcase"
 static const char *const describe18[] = {
     "one fact and a question on it",
     "three facts on six things; a question on one of them",
-    "2-8 facts on six things, any question that they answer",
-    "a chain of four facts on five things, one- and two-step questions on the inner three; counts tell nothing from "
-    "here on",
-    "the full story: 5-8 facts, a two-step question; counting who is bigger how often tells nothing",
+    "a chain of two facts with 0-2 more; one- and two-step questions",
+    "the full story: 5-8 facts, a two-step question; counting who is bigger how often is right in half of the stories",
 };
 
-static void open18(data_stream *s) {
+static const char *const describe18b[] = {
+    "one fact and a question on it",
+    "three facts on six things; a question on one of them",
+    "a chain of four facts on five things, one- and two-step questions on the inner three",
+    "the full story: 5-8 facts, a two-step question; both things are told as often to be bigger, and as often smaller",
+};
+
+static void open18(data_stream *s) { /* a pair is of one split in both sources */
     open_pairs(s, "babi18", containers, CONTAINERS);
 }
 
@@ -339,7 +344,7 @@ static fact say18(int inside, int large, int small) {
 typedef struct sizes {
     int n, facts;
     int large[MOST_FACTS], small[MOST_FACTS];
-    unsigned told[8]; /* bit j of told[i]: i > j is told */
+    unsigned told[MOST_THINGS]; /* bit j of told[i]: i > j is told */
 } sizes;
 
 static int tell(sizes *z, int large, int small) {
@@ -364,11 +369,11 @@ static void tell_other(rng *r, sizes *z, int large, int small) {
     }
 }
 
-/* The full story: large > middle > small is told, and no shorter way. Each asked thing is told at least once to be bigger
+/* large > middle > small is told, and no shorter way. Each asked thing is told at least once to be bigger
  * than something and at least once to be smaller, plus one further fact about one of them; which of the four it is falls
  * to a coin. So how often each is told to be bigger and smaller has the same distribution for both, and the count
  * "bigger minus fits inside" points the wrong way in exactly half of the stories. */
-static void tell_full(rng *r, sizes *z, int *large, int *small) {
+static void tell_balanced(rng *r, sizes *z, int *large, int *small) {
     int against = rng_coin(r), on_large = rng_coin(r), total = between(r, 5, MOST_FACTS), extra;
     do {
         *z = (sizes){.n = 6};
@@ -391,30 +396,64 @@ static void tell_full(rng *r, sizes *z, int *large, int *small) {
     while (z->facts < total) tell_other(r, z, *large, *small);
 }
 
-/* 2-8 facts between any things, and any order that follows from them, in however many steps. Counts help with most of these
- * questions and near neighbours need the facts themselves: every step from the one to the other is asked for somewhere. */
-static int tell_any(rng *r, sizes *z, int *large, int *small) {
-    const int total = between(r, 2, MOST_FACTS);
-    int steps[8][8] = {{0}}, pairs = 0;
-    z->n = 6;
-    while (z->facts < total) {
-        const int i = between(r, 0, z->n - 2), j = between(r, i + 1, z->n - 1);
-        if (tell(z, i, j)) steps[i][j] = 1;
-    }
-    for (int width = 2; width < z->n; width++) /* by distance: what lies between is known */
-        for (int i = 0, j = width; j < z->n; i++, j++)
-            for (int k = i + 1; k < j; k++) {
-                const int by = steps[i][k] && steps[k][j] ? steps[i][k] + steps[k][j] : 0;
-                if (by && (!steps[i][j] || by < steps[i][j])) steps[i][j] = by;
-            }
-    for (int i = 0; i < z->n; i++)
-        for (int j = i + 1; j < z->n; j++) /* each as likely as the others */
-            if (steps[i][j] && rng_below(r, (uint32_t)++pairs) == 0) *large = i, *small = j;
-    return steps[*large][*small];
+/* large > middle > small: any three of n things. */
+static void draw_three(rng *r, int n, int *large, int *middle, int *small) {
+    int a, b, c;
+    do {
+        a = (int)rng_below(r, (uint32_t)n), b = (int)rng_below(r, (uint32_t)n), c = (int)rng_below(r, (uint32_t)n);
+    } while (a >= b || b >= c);
+    *large = a, *middle = b, *small = c;
 }
 
-static int tell_stage(int stage, rng *r, sizes *z, int *large, int *small) {
-    int steps = 1;
+/* large > middle > small, and any other facts up to the total that do not shorten the way. */
+static void tell_path(rng *r, sizes *z, int large, int middle, int small, int total) {
+    tell(z, large, middle);
+    tell(z, middle, small);
+    while (z->facts < total) {
+        const int i = (int)rng_below(r, (uint32_t)z->n), j = (int)rng_below(r, (uint32_t)z->n);
+        if (i < j && (i != large || j != small)) tell(z, i, j);
+    }
+}
+
+/* How often a thing is told to be bigger, less how often it is told to be smaller. */
+static int tally(const sizes *z, int thing) {
+    int count = 0;
+    for (int i = 0; i < z->facts; i++) count += (z->large[i] == thing) - (z->small[i] == thing);
+    return count;
+}
+
+/* The full story. A coin says whether the tallies of the two must point the right way or the wrong one; the wrong one needs
+ * many facts by which something is bigger than large or small bigger than something, so these are drawn more often there.
+ * Tallies are not all that counts can tell: a thing told to be bigger only, or smaller only, gives most answers away, which
+ * is why tell_balanced stands beside this. */
+static void tell_full(rng *r, sizes *z, int *large, int *small) {
+    const int right = rng_coin(r);
+    int middle, margin;
+    do {
+        const int total = between(r, 5, MOST_FACTS), against = right ? 0 : between(r, 3, total - 2);
+        *z = (sizes){.n = MOST_THINGS};
+        draw_three(r, z->n, large, &middle, small);
+        for (int i = 0; i < against; i++) {
+            const int above = (int)rng_below(r, (uint32_t)z->n), below = (int)rng_below(r, (uint32_t)z->n);
+            if (above < *large) tell(z, above, *large);
+            if (below > *small && z->facts < against) tell(z, *small, below);
+        }
+        tell_path(r, z, *large, middle, *small, total);
+        margin = tally(z, *large) - tally(z, *small);
+    } while (right ? margin <= 0 : margin >= 0);
+}
+
+static int tell_chain(rng *r, sizes *z, int *large, int *small) {
+    int middle;
+    z->n = 5;
+    draw_three(r, z->n, large, &middle, small);
+    tell_path(r, z, *large, middle, *small, between(r, 2, 4));
+    const int steps = 1 + rng_coin(r);
+    if (steps == 1) *(rng_coin(r) ? large : small) = middle;
+    return steps;
+}
+
+static int tell_stage(int stage, int balanced, rng *r, sizes *z, int *large, int *small) {
     *z = (sizes){.n = 2};
     *large = 0, *small = 1;
     if (stage == 1) {
@@ -422,43 +461,49 @@ static int tell_stage(int stage, rng *r, sizes *z, int *large, int *small) {
     } else if (stage == 2) { /* three pairs of neighbours, the first one is asked about; no order between the pairs */
         z->n = 6;
         for (int i = 0; i < 6; i += 2) tell(z, i, i + 1);
-    } else if (stage == 3) {
-        steps = tell_any(r, z, large, small);
-    } else if (stage == 4) { /* whoever is asked about is told to be bigger once and smaller once */
+    } else if (stage == 3 && !balanced) {
+        return tell_chain(r, z, large, small);
+    } else if (stage == 3) { /* whoever is asked about is told to be bigger once and smaller once */
         z->n = 5;
         for (int i = 0; i < 4; i++) tell(z, i, i + 1);
-        steps = 1 + rng_coin(r);
+        const int steps = 1 + rng_coin(r);
         *large = steps == 2 ? 1 : between(r, 1, 2);
         *small = *large + steps;
+        return steps;
     } else {
-        steps = 2;
-        tell_full(r, z, large, small);
+        if (balanced)
+            tell_balanced(r, z, large, small);
+        else
+            tell_full(r, z, large, small);
+        return 2;
     }
-    return steps;
+    return 1;
 }
 
-static void draw18(const data_stream *s, rng *r, data_story *story) {
+static void draw_sizes(const data_stream *s, rng *r, data_story *story, const char *source, int balanced) {
     sizes z;
-    int a, b, large, small, thing[8];
+    int a, b, large, small, thing[MOST_THINGS];
     draw_pair(s, r, CONTAINERS, &a, &b);
-    int steps = tell_stage(s->stage, r, &z, &large, &small);
-    int others[8] = {a, b}, k = 2;
+    int steps = tell_stage(s->stage, balanced, r, &z, &large, &small);
+    int others[MOST_THINGS] = {a, b}, k = 2;
     draw_distinct(r, others, 2, z.n, CONTAINERS);
     for (int i = 0; i < z.n; i++) thing[i] = i == large ? a : i == small ? b : others[k++];
     fact facts[MOST_FACTS];
-    for (int i = 0; i < z.facts; i++) facts[i] = say18(rng_coin(r), thing[z.large[i]], thing[z.small[i]]);
-    row like = {data_split_name(s->split),
-                "babi18",
-                "Size",
-                0,
-                "",
-                steps,
-                put_pair(story, containers[a], containers[b]),
-                "",
-                ""};
-    like.premise = put_facts(r, story, facts, z.facts);
     int inside = rng_coin(r);
+    for (int i = 0; i < z.facts; i++) facts[i] = say18(rng_coin(r), thing[z.large[i]], thing[z.small[i]]);
+    row like = {
+        data_split_name(s->split), source, "Size", 0, "", steps, put_pair(story, containers[a], containers[b]), "", ""};
+    like.premise = put_facts(r, story, facts, z.facts);
     for (int i = 0; i < 2; i++, inside = !inside) add_twins(story, like, say18(inside, a, b), say18(inside, b, a));
 }
 
+static void draw18(const data_stream *s, rng *r, data_story *story) {
+    draw_sizes(s, r, story, "babi18", 0);
+}
+
+static void draw18b(const data_stream *s, rng *r, data_story *story) {
+    draw_sizes(s, r, story, "babi18b", 1);
+}
+
 const generator babi18_generator = {"babi18", (int)COUNT_OF(describe18), describe18, open18, draw18};
+const generator babi18b_generator = {"babi18b", (int)COUNT_OF(describe18b), describe18b, open18, draw18b};

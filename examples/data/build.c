@@ -24,8 +24,13 @@ static const quota isa = {"isa", {2000, 200, 200}}, partof = {"partof", {800, 80
                    capital_quota = {"capital", {700, 70, 70}};
 
 build_options build_defaults(void) {
-    return (build_options){
-        42, 1, 0, "/usr/share/wordnet", "/usr/share/dict/scowl", "/usr/share/misc/countries.gz", "/usr/share/kgeography"};
+    return (build_options){42,
+                           1,
+                           0,
+                           "/usr/share/wordnet",
+                           "/usr/share/dict/scowl",
+                           "/usr/share/misc/countries.gz",
+                           "/usr/share/kgeography"};
 }
 
 /* ---- a set of 64-bit hashes, so that no row comes twice */

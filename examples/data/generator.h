@@ -16,7 +16,7 @@ typedef struct generator {
     void (*draw)(const data_stream *s, rng *r, data_story *out);
 } generator;
 
-extern const generator babi16_generator, babi17_generator, babi18_generator, kinship_generator;
+extern const generator babi16_generator, babi17_generator, babi18_generator, babi18b_generator, kinship_generator;
 
 /* Texts are written one after the other into story->text; story_begin starts the next one and returns its address. A text
  * that would not fit is cut (DATA_STORY_TEXT holds the longest story of every source: the tests measure it). */

@@ -40,7 +40,8 @@ static const char help[] =
     "  data show FILE   print a few rows of each source\n"
     "      -n, --count N          rows per source (default 5)\n"
     "  data stream     print what the generators yield on demand\n"
-    "          --source NAME      babi16, babi17, babi18 or kinship (without: list sources and stages)\n"
+    "          --source NAME      babi16, babi17, babi18, babi18b (18 where counting tells nothing) or kinship\n"
+    "                             (without: list sources and stages)\n"
     "          --stage N          from 1 (default: the last, the full story)\n"
     "          --split NAME       train, dev or test (default train)\n"
     "      -n, --count N          stories (default 10)\n"
@@ -83,15 +84,21 @@ static int parse(const char *name, const char *text, uint64_t lo, uint64_t hi, u
 
 /* The options that a command takes, by their letters; letters without a short form are A-Z. */
 static int read_options(int argc, char **argv, const char *allowed, options *o) {
-    static const struct option all[] = {
-        {"out", required_argument, NULL, 'o'},       {"seed", required_argument, NULL, 's'},
-        {"more", no_argument, NULL, 'M'},
-        {"scale", required_argument, NULL, 'k'},     {"count", required_argument, NULL, 'n'},
-        {"wordnet", required_argument, NULL, 'W'},   {"scowl", required_argument, NULL, 'S'},
-        {"countries", required_argument, NULL, 'C'}, {"kgeography", required_argument, NULL, 'K'},
-        {"source", required_argument, NULL, 'R'},    {"stage", required_argument, NULL, 'G'},
-        {"split", required_argument, NULL, 'P'},     {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
+    static const struct option all[] = {{"out", required_argument, NULL, 'o'},
+                                        {"seed", required_argument, NULL, 's'},
+                                        {"more", no_argument, NULL, 'M'},
+                                        {"scale", required_argument, NULL, 'k'},
+                                        {"count", required_argument, NULL, 'n'},
+                                        {"wordnet", required_argument, NULL, 'W'},
+                                        {"scowl", required_argument, NULL, 'S'},
+                                        {"countries", required_argument, NULL, 'C'},
+                                        {"kgeography", required_argument, NULL, 'K'},
+                                        {"source", required_argument, NULL, 'R'},
+                                        {"stage", required_argument, NULL, 'G'},
+                                        {"split", required_argument, NULL, 'P'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {"version", no_argument, NULL, 'V'},
+                                        {NULL, 0, NULL, 0}};
     int c;
     uint64_t v = 0;
     opterr = 0;
@@ -408,7 +415,7 @@ static int stream(int argc, char **argv, options *o) {
     if (optind < argc) return usage("\"stream\" takes no argument \"%s\"", argv[optind]);
     if (!o->source) return list_stages();
     const int stages = data_stream_stages(o->source);
-    if (!stages) return usage("--source takes babi16, babi17, babi18 or kinship, not \"%s\"", o->source);
+    if (!stages) return usage("--source takes babi16, babi17, babi18, babi18b or kinship, not \"%s\"", o->source);
     if (o->split && data_split_by_name(o->split) < 0)
         return usage("--split takes train, dev or test, not \"%s\"", o->split);
     if (o->stage > stages) {

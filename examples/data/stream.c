@@ -6,7 +6,7 @@
 #include "data/split.h"
 
 static const generator *const generators[] = {&babi16_generator, &babi17_generator, &babi18_generator,
-                                              &kinship_generator};
+                                              &babi18b_generator, &kinship_generator};
 
 static int find(const char *source) {
     for (size_t i = 0; i < COUNT_OF(generators); i++)
@@ -15,7 +15,7 @@ static int find(const char *source) {
 }
 
 const char *const *data_stream_sources(void) {
-    static const char *const sources[] = {"babi16", "babi17", "babi18", "kinship", NULL};
+    static const char *const sources[] = {"babi16", "babi17", "babi18", "babi18b", "kinship", NULL};
     return sources;
 }
 

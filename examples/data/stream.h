@@ -1,7 +1,7 @@
 /* Fresh stories on demand, for training without stored rows.
  *
  * A story is a pure function of (source, split, stage, seed, step, index): no state, no allocation, no lock, so any
- * thread may draw any story. Sources: "babi16", "babi17", "babi18", "kinship". Stages run from 1 (easiest) to
+ * thread may draw any story. Sources: "babi16", "babi17", "babi18", "babi18b", "kinship". Stages run from 1 (easiest) to
  * data_stream_stages(source), which is the distribution of the stored rows. Rows of split "train" ask only about groups
  * of the train split, "dev" and "test" likewise (kinship's one- and two-step patterns are shared by all splits).
  *

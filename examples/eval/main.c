@@ -10,6 +10,7 @@
 #include "checkpoint/model.h"
 #include "data/build.h"
 #include "eval/demo.h"
+#include "eval/probe.h"
 #include "eval/report.h"
 #include "text/rows.h"
 #include "text/safe_file.h"
@@ -338,6 +339,7 @@ static int evaluate(const options *o, const model *m, dataset *d, outputs *files
     if (status == 0 && 2 * s.unknown > s.tokens)
         status = text_fail(error, "%s: %zu of %zu tokens are unknown to %s: its vocabulary does not fit this data",
                            d->name, s.unknown, s.tokens, o->checkpoint);
+    if (status == 0 && probe_applies(d->asked, d->asked_count)) status = probe_run(&r.balanced, m, &how.threads, error);
     if (status == 0) status = run_baselines(d, o, right, error);
     if (status == 0)
         status = tables_make(&t, d->asked, d->asked_count, s.right,

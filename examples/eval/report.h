@@ -22,6 +22,7 @@ typedef struct report {
     const row *rows; /* [scores->count] */
     const scores *scores;
     const tables *tables;
+    table_row balanced; /* of probe.h; name NULL: no rows of babi18 */
     alpha_figures alpha;
     metrics_calibration calibration;
 } report;

@@ -130,6 +130,8 @@ char *report_json(const report *r) {
     string(&b, json, "data", r->data);
     string(&b, json, "split", r->split);
     add_accuracy(&b, json, r->tables);
+    number(&b, json, "babi18b_rows", (double)r->balanced.count);
+    number(&b, json, "babi18b_accuracy", share(r->balanced.right, r->balanced.count));
     add_alpha(&b, json, r);
     for (int i = 0; i < s->layers * s->heads; i++) entropy += s->entropy[i] / (s->layers * s->heads);
     number(&b, json, "attention_entropy", entropy);

@@ -13,7 +13,8 @@ enum { STREAM_DRAW = 1, STREAM_ORDER, STREAM_MASK, STREAM_HIDE }; /* what the fe
 static int open_fresh(feed_source *s, uint64_t seed, text_error *error) {
     s->stages = data_stream_stages(s->plan.name);
     if (s->stages == 0 || s->stages > FEED_STAGES)
-        return text_fail(error, "'%s' is not a source of fresh stories; there are babi16, babi17, babi18 and kinship",
+        return text_fail(error,
+                         "'%s' is not a source of fresh stories; there are babi16, babi17, babi18, babi18b and kinship",
                          s->plan.name);
     if (s->plan.first > s->stages)
         return text_fail(error, "'%s' has %d stages, it cannot start with %d", s->plan.name, s->stages, s->plan.first);
