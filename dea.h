@@ -2612,7 +2612,7 @@ typedef struct dea__buffers {
     /* streaming: covariance of the keys with themselves and with their norms; corrections */
     dea_real *cov, *cov_norm, *square, *qc, *m0, *m1, *a0, *a1, *b1, *row_sum, *rest;
     double *wide;
-    dea_real var_norm, trace;
+    dea_real var_norm, trace, longest, largest_norm; /* longest: of the centred keys; largest_norm: of |norm| */
     /* gate */
     dea_real *column_dense, *column_photo;
     int *list;
@@ -2734,6 +2734,8 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__forward_panel      DEA__FN(dea__forward_panel)
 #define dea__forward_block      DEA__FN(dea__forward_block)
 #define dea__backward_block     DEA__FN(dea__backward_block)
+#define dea__wild               DEA__FN(dea__wild)
+#define dea__row_products       DEA__FN(dea__row_products)
 #define dea__steep              DEA__FN(dea__steep)
 #define dea__forward_stream     DEA__FN(dea__forward_stream)
 #define dea__backward_panel     DEA__FN(dea__backward_panel)
@@ -3675,29 +3677,54 @@ static void dea__covariance(dea__buffers *m) {
     for (dea__idx e = 0; e < dp * dp; e++) m->cov[e] = (dea_real)(m->wide[e] / (double)m->n);
     for (dea__idx c = 0; c < dp; c++) m->wide[c] = 0;
     double squares = 0;
-    for (dea__idx j = 0; j < m->n; j++) {
-        const double norm = (double)m->norm[j];
-        squares += norm * norm;
-        for (dea__idx c = 0; c < dp; c++) m->wide[c] += norm * (double)m->kc[j * dp + c];
+    dea_real least = 0, largest = 0;
+    for (dea__idx j = 0; j < m->np; j += 256) {
+        const dea__idx end = m->np - j < 256 ? m->np : j + 256;
+        for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+            dea__vec sum = dea__splat(0);
+            for (dea__idx i = j; i < end; i++) sum += dea__load(m->kc + i * dp + c) * dea__splat(m->norm[i]);
+            dea__store(m->square, sum);
+            for (int e = 0; e < DEA__LANES; e++) m->wide[c + e] += (double)m->square[e];
+        }
+        for (dea__idx i = j; i < end; i++) {
+            squares += (double)m->norm[i] * (double)m->norm[i];
+            least = m->norm[i] < least ? m->norm[i] : least;
+            largest = m->norm[i] > largest ? m->norm[i] : largest;
+        }
     }
     for (dea__idx c = 0; c < dp; c++) m->cov_norm[c] = (dea_real)(m->wide[c] / (double)m->n);
     m->var_norm = (dea_real)(squares / (double)m->n);
     m->trace = 0;
     for (dea__idx c = 0; c < dp; c++) m->trace += m->cov[c * dp + c];
+    m->largest_norm = largest > -least ? largest : -least;
+    m->longest = DEA__SQRT(m->trace - (dea_real)m->d * least);
 }
 
 /* Whether a variance that came (or would come) from the covariance has lost its digits: q' C q' far below |q'|^2 trace C, as
- * when a query stands across a few far keys. Such blocks do not stream. `scale` is what turns E1 into the units of u. */
-static int dea__steep(const dea__buffers *m, const dea_real *q, const dea_real *u, dea_real var0, dea_real var1,
-                      dea_real scale) {
-    dea__vec qq = dea__splat(0), uu = dea__splat(0);
-    for (dea__idx c = 0; c < m->dp; c += DEA__LANES) {
-        qq += dea__load(q + c) * dea__load(q + c);
-        uu += dea__load(u + c) * dea__load(u + c);
-    }
+ * when a query stands across a few far keys. Such blocks do not stream. qq, uu = |q'|^2, |u'|^2; `scale` is what turns E1
+ * into the units of u. */
+static int dea__steep(const dea__buffers *m, dea_real qq, dea_real uu, dea_real var0, dea_real var1, dea_real scale) {
     const dea_real least = (dea_real)0.1 / (dea_real)m->d; /* a tenth of what keys without a direction would give */
-    return var0 < least * dea__lane_sum(qq) * m->trace ||
-           var1 < least * (dea__lane_sum(uu) * m->trace + scale * scale * m->var_norm);
+    return var0 < least * qq * m->trace || var1 < least * (uu * m->trace + scale * scale * m->var_norm);
+}
+
+/* Whether exp of a score of a row might overflow, as far as |E0| <= |q'| |k| and |E1| <= |u'| |k| + |norm| tell: that needs no
+ * look at the scores. */
+static int dea__wild(const dea__buffers *m, dea_real qq, dea_real uu, dea_real scale) {
+    const dea_real most = (dea_real)80 * DEA__LOG2_UNIT;
+    return !(DEA__SQRT(qq) * m->longest < most && DEA__SQRT(uu) * m->longest + scale * m->largest_norm < most);
+}
+
+/* Inner products over a block: out[r] = x_r.y_r, for rows dp apart. */
+static void dea__row_products(const dea__buffers *m, dea__idx rows, const dea_real *x, const dea_real *y,
+                              dea_real *out) {
+    for (dea__idx r = 0; r < rows; r++) {
+        dea__vec sum = dea__splat(0);
+        for (dea__idx c = 0; c < m->dp; c += DEA__LANES)
+            sum += dea__load(x + r * m->dp + c) * dea__load(y + r * m->dp + c);
+        dea__store(m->sums + r * DEA__LANES, sum);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, out + r);
 }
 
 /* Keys stream: DEA__CHUNK of them stay in the second cache while DEA__SPAN queries pass by, a block at a time. The variances
@@ -3711,12 +3738,14 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d,
                    kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
     dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
+    const int with_max = m->with_max;
     dea__covariance(m);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
-        int steep[DEA__SPAN / DEA__BLOCK] = {0};
+        int steep[DEA__SPAN / DEA__BLOCK] = {0}, wild[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
+            dea_real qq[2 * DEA__BLOCK], qcq[2 * DEA__BLOCK];
             dea_real *qu = m->qu + 2 * at * dp, *u = qu + rows * dp;
             dea__row *row = m->rows + at;
             for (dea__idx r = 0; r < rows; r++) {
@@ -3726,18 +3755,18 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
             dea__load_block(f, b, h, NULL, i0, count, rows, m, row, u);
             dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, u, qu);
             dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, qu, dp, m->cov, dp, m->qc, dp);
-            for (dea__idx r = 0; r < rows; r++) {
-                dea__vec qcq = dea__splat(0), ucu = qcq, uc = qcq;
+            for (dea__idx r = 0; r < rows; r++)
                 for (dea__idx c = 0; c < dp; c += DEA__LANES) {
-                    const dea__vec e = dea__load(u + r * dp + c);
-                    qcq += dea__load(qu + r * dp + c) * dea__load(m->qc + r * dp + c);
-                    ucu += e * dea__load(m->qc + (rows + r) * dp + c);
-                    uc += e * dea__load(m->cov_norm + c);
+                    dea_real *ucu = m->qc + (rows + r) * dp + c;
+                    dea__store(ucu, dea__load(ucu) + dea__load(m->cov_norm + c) * dea__splat(2));
                 }
-                dea_real var0 = dea__lane_sum(qcq), var1 = dea__lane_sum(ucu) + 2 * dea__lane_sum(uc) + m->var_norm;
+            dea__row_products(m, 2 * rows, qu, m->qc, qcq);
+            dea__row_products(m, 2 * rows, qu, qu, qq);
+            for (dea__idx r = 0; r < rows; r++) {
+                dea_real var0 = qcq[r], var1 = qcq[rows + r] + m->var_norm;
                 if (var0 < 0) var0 = 0;
                 if (var1 < 0) var1 = 0;
-                steep[at / DEA__BLOCK] |= r < count && dea__steep(m, qu + r * dp, u + r * dp, var0, var1, 1);
+                steep[at / DEA__BLOCK] |= r < count && dea__steep(m, qq[r], qq[rows + r], var0, var1, 1);
                 const dea_real sigma0 = DEA__SQRT(var0), sigma1 = DEA__SQRT(var1);
                 const dea_real s0 = unit * m->temperature / (sigma0 + (dea_real)DEA_SIGMA_EPS),
                                s1 = unit * m->temperature / (sigma1 + (dea_real)DEA_SIGMA_EPS);
@@ -3749,7 +3778,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 row[r].w0 = -m->gate0 / m->temperature;
                 row[r].w1 = -m->gate1 / m->temperature;
                 row[r].gate = m->gates[r];
-                row[r].shift = m->with_max ? -DEA__REAL_MAX : 0;
+                wild[at / DEA__BLOCK] |= with_max && dea__wild(m, s0 * s0 * qq[r], s1 * s1 * qq[rows + r], s1);
                 m->ones[at + r] = s1;
                 m->minus_delta[at + r] = m->poison + 0 * (sigma0 + sigma1 + m->gates[r]);
                 for (dea__idx c = 0; c < dp; c += DEA__LANES) {
@@ -3757,6 +3786,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                     dea__store(u + r * dp + c, dea__load(u + r * dp + c) * dea__splat(s1));
                 }
             }
+            for (dea__idx r = 0; r < rows; r++) row[r].shift = wild[at / DEA__BLOCK] ? -DEA__REAL_MAX : 0;
         }
         memset(m->ob, 0, sizeof(dea_real) * (size_t)(DEA__SPAN * dp));
         memset(m->row_sum, 0, sizeof(dea_real) * DEA__SPAN);
@@ -3766,6 +3796,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
                                at = i0 - span;
                 if (steep[at / DEA__BLOCK]) continue;
+                m->with_max = wild[at / DEA__BLOCK];
                 dea_real *ob = m->ob + at * dp;
                 memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
                 if (m->with_max)
@@ -3796,6 +3827,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 saved[3 * queries + i] = sum;
             }
         }
+        m->with_max = with_max;
         for (dea__idx i0 = span; i0 < stop; i0 += m->block)
             if (steep[(i0 - span) / DEA__BLOCK])
                 dea__forward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
@@ -4007,6 +4039,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
     const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature, inverse = 1 / (double)m->n;
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
+    const int with_max = m->with_max;
     double mean_sum = 0, norm_sum = 0;
     dea__covariance(m);
     memset(m->m0, 0, sizeof(dea_real) * (size_t)(dp * dp));
@@ -4016,17 +4049,19 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
     memset(m->b1, 0, sizeof(dea_real) * (size_t)dp);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
-        int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0};
+        int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0}, wild[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
+            dea_real qq[2 * DEA__BLOCK];
             dea_real *qu = m->qu + 2 * at * dp;
             shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, 0, qu + DEA__BLOCK * dp, qu,
                                           m->go + at * dp, m->rows + at, m->ones + at, m->minus_delta + at);
+            dea__row_products(m, 2 * DEA__BLOCK, qu, qu, qq);
             for (dea__idx r = 0; r < count; r++) {
-                const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT,
-                               s1 = saved[queries + i0 + r] * m->ones[at + r];
-                const dea_real *q = m->qu + (2 * at + r) * dp;
-                steep[at / DEA__BLOCK] |= dea__steep(m, q, q + DEA__BLOCK * dp, s0 * s0, s1 * s1, m->ones[at + r]);
+                const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT, scale = m->ones[at + r],
+                               s1 = saved[queries + i0 + r] * scale, uu = qq[DEA__BLOCK + r];
+                steep[at / DEA__BLOCK] |= dea__steep(m, qq[r], uu, s0 * s0, s1 * s1, scale);
+                wild[at / DEA__BLOCK] |= with_max && dea__wild(m, qq[r], uu, scale);
             }
         }
         memset(m->dqu, 0, sizeof(dea_real) * (size_t)(2 * DEA__SPAN * dp));
@@ -4038,6 +4073,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                                at = i0 - span;
                 const dea_real *qu = m->qu + 2 * at * dp, *go = m->go + at * dp;
                 if (steep[at / DEA__BLOCK]) continue;
+                m->with_max = wild[at / DEA__BLOCK];
                 memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
                 for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
                     const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
@@ -4113,6 +4149,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
             }
         }
+        m->with_max = with_max;
         for (dea__idx i0 = span; i0 < stop; i0 += m->block)
             if (steep[(i0 - span) / DEA__BLOCK])
                 dea__backward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
@@ -4994,7 +5031,8 @@ static void dea__cut(dea__fast *f, const dea_attention *a, int pass) {
     f->groups = a->batch < 16 ? a->batch : 16;
     const int64_t heads = (int64_t)a->heads * f->groups;
     f->splits = a->seq_q < 512 || heads >= 16 || (heads >= 8 && a->seq_q < 2048) ? 1 : heads >= 4 ? 2 : 4;
-    if (pass == DEA__FORWARD && heads >= 4 * (int64_t)a->threads.count) f->splits = 1; /* rows have no sum in common */
+    if (pass == DEA__FORWARD && (a->threads.count == 1 || heads >= 4 * (int64_t)a->threads.count))
+        f->splits = 1; /* rows have no sum in common */
 }
 
 /* Deals out the workspace of a pass: partial sums, then a slice a worker. With base NULL it measures; 0 on overflow. */
