@@ -2577,6 +2577,7 @@ static void dea__ahead_step(dea__ahead *ahead) {
 
 /* Everything a pass keeps in its worker's slice. dp, np: head_dim and keys, padded. */
 typedef struct dea__buffers {
+    dea__idx head;     /* 1 + the number of the head and batch row whose keys and values are packed, or 0 */
     dea__ahead *ahead; /* NULL, or the input of the worker's next head */
     dea__idx d, dp, n, np, block;
     dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
@@ -3508,6 +3509,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     const dea__idx tiles = (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
     const dea__idx queries = stream ? DEA__SPAN : block, backward = pass == DEA__BACKWARD, gate = pass == DEA__GATE;
     const dea__idx full = DEA__BLOCK;
+    (void)dea__take(&arena, 1, sizeof *m); /* what the worker's next task finds */
     m->ahead = NULL;
     m->d = d;
     m->dp = dp;
@@ -3739,7 +3741,6 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                    kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
     dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
     const int with_max = m->with_max;
-    dea__covariance(m);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
         int steep[DEA__SPAN / DEA__BLOCK] = {0}, wild[DEA__SPAN / DEA__BLOCK] = {0};
@@ -4041,7 +4042,6 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     const int with_max = m->with_max;
     double mean_sum = 0, norm_sum = 0;
-    dea__covariance(m);
     memset(m->m0, 0, sizeof(dea_real) * (size_t)(dp * dp));
     memset(m->m1, 0, sizeof(dea_real) * (size_t)(dp * dp));
     memset(m->a0, 0, sizeof(dea_real) * (size_t)dp);
@@ -4278,10 +4278,13 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
     const dea_attention *a = f->a;
     const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
               h = (int)(task / f->splits / f->groups);
-    dea__buffers m;
+    dea__buffers *last = (dea__buffers *)(void *)base, m = *last;
+    const int packed = m.head == task / f->splits + 1; /* the worker had another split of this head before */
     dea__ahead ahead;
-    dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a, DEA__FORWARD), base, &m);
-    dea__pack_head(a, h, &m);
+    if (!packed) {
+        dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a, DEA__FORWARD), base, &m);
+        dea__pack_head(a, h, &m);
+    }
     for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
         const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
         if (n < 1) {
@@ -4289,33 +4292,41 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
             continue;
         }
         const int stream = dea__streams(a, DEA__FORWARD, n);
-        dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__FORWARD), base, &m);
-        dea__list_blocks(a, b, &m);
+        if (!packed) {
+            dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__FORWARD), base, &m);
+            dea__list_blocks(a, b, &m);
+            dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, stream, &m);
+            m.values = a->v + b * f->v.batch + h * f->v.head;
+            m.values_row = f->v.token;
+            if (m.d != m.dp || n != np || f->v.token != m.d) { /* rows far apart would miss in every cache */
+                dea__pad_rows(n, np, m.d, m.dp, m.values, f->v.token, m.v);
+                m.values = m.v;
+                m.values_row = m.dp;
+            }
+            if (stream) dea__covariance(&m);
+        }
         dea__look_ahead(f, task, b, &ahead);
         m.ahead = stream ? NULL : &ahead;
-        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, stream, &m);
-        m.values = a->v + b * f->v.batch + h * f->v.head;
-        m.values_row = f->v.token;
-        if (m.d != m.dp || n != np || f->v.token != m.d) { /* rows far apart would miss in every cache */
-            dea__pad_rows(n, np, m.d, m.dp, m.values, f->v.token, m.v);
-            m.values = m.v;
-            m.values_row = m.dp;
-        }
         if (stream)
             dea__forward_stream(f, b, h, split, &m);
         else
             dea__forward_panel(f, b, h, split, &m);
         if (split == 0 && m.queries < a->seq_q) dea__blank_rows(f, b, h, m.queries, DEA__NAN);
     }
+    m.head = f->splits > 1 ? task / f->splits + 1 : 0; /* a task without splits may hold several batch rows */
+    *last = m;
 }
 
 static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
     const dea_attention *a = f->a;
     const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
               h = (int)(task / f->splits / f->groups);
-    dea__buffers m;
-    dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a, DEA__BACKWARD), base, &m);
-    dea__pack_head(a, h, &m);
+    dea__buffers *last = (dea__buffers *)(void *)base, m = *last;
+    const int packed = m.head == task / f->splits + 1;
+    if (!packed) {
+        dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a, DEA__BACKWARD), base, &m);
+        dea__pack_head(a, h, &m);
+    }
     m.dt = 0;
     m.dw = f->partial_parameters + task * dea__parameter_count(a);
     memset(m.dw, 0, sizeof(dea_real) * (size_t)dea__parameter_count(a));
@@ -4327,17 +4338,20 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
         m.last_bad = -1;
         if (n > 0) {
             const int stream = dea__streams(a, DEA__BACKWARD, n);
-            dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__BACKWARD), base, &m);
-            dea__list_blocks(a, b, &m);
-            dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
-            const dea_real *values = a->v + b * f->v.batch + h * f->v.head;
-            dea__idx values_row = f->v.token;
-            if (m.d != m.dp || n != np) {
-                dea__pad_rows(n, np, m.d, m.dp, values, values_row, m.dk);
-                values = m.dk;
-                values_row = m.dp;
+            if (!packed) {
+                dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__BACKWARD), base, &m);
+                dea__list_blocks(a, b, &m);
+                dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
+                const dea_real *values = a->v + b * f->v.batch + h * f->v.head;
+                dea__idx values_row = f->v.token;
+                if (m.d != m.dp || n != np) {
+                    dea__pad_rows(n, np, m.d, m.dp, values, values_row, m.dk);
+                    values = m.dk;
+                    values_row = m.dp;
+                }
+                dea__interleave(np, m.dp, values, values_row, m.vt);
+                if (stream) dea__covariance(&m);
             }
-            dea__interleave(np, m.dp, values, values_row, m.vt);
             memset(m.dk, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.dv, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.column, 0, sizeof(dea_real) * (size_t)np);
@@ -4371,6 +4385,8 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
         }
     }
     f->partial_temperature[task] = m.dt;
+    m.head = f->splits > 1 ? task / f->splits + 1 : 0;
+    *last = m;
 }
 #endif /* DEA__ISA */
 
@@ -5086,6 +5102,7 @@ static void dea__fast_begin(dea__fast *f, const dea_attention *a, int pass, void
     f->v = dea__v_view(a, NULL).strides;
     f->o = dea__o_view(a, NULL).strides;
     (void)dea__fast_layout(f, a, pass, workspace, &isa);
+    for (int w = 0; w < f->workers; w++) memset(f->slices + (size_t)w * f->slice_bytes, 0, sizeof(dea__buffers));
     f->add_columns = isa.add_columns;
     f->parameters = isa.parameter_count(a);
     f->task = pass == DEA__FORWARD ? isa.forward : pass == DEA__BACKWARD ? isa.backward : isa.gate;
