@@ -1297,11 +1297,22 @@ DEA__INLINE dea__vec dea__inverse(dea__vec x) {
 }
 
 DEA__INLINE dea_real dea__lane_sum(dea__vec x) {
+#if DEA__SHUFFLE && DEA__LANES == 16
+    x += __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
+    x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
+    x += __builtin_shufflevector(x, x, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3);
+    return x[0] + x[1];
+#elif DEA__SHUFFLE && DEA__LANES == 8
+    x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 4, 5, 6, 7);
+    x += __builtin_shufflevector(x, x, 2, 3, 2, 3, 2, 3, 2, 3);
+    return x[0] + x[1];
+#else
     dea_real lanes[DEA__LANES];
     dea__store(lanes, x);
     for (int half = DEA__LANES / 2; half; half /= 2)
         for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
     return lanes[0];
+#endif
 }
 DEA__INLINE dea_real dea__lane_max(dea__vec x) {
     dea_real lanes[DEA__LANES];
@@ -2611,7 +2622,7 @@ typedef struct dea__buffers {
     dea_real *dk, *dv, *column, *dw;
     double dt;
     /* streaming: covariance of the keys with themselves and with their norms; corrections */
-    dea_real *cov, *cov_norm, *square, *qc, *m0, *m1, *a0, *a1, *b1, *row_sum, *rest;
+    dea_real *cov, *cov_norm, *square, *qc, *m01, *a0, *a1, *b1, *row_sum, *rest;
     double *wide;
     dea_real var_norm, trace, longest, largest_norm; /* longest: of the centred keys; largest_norm: of |norm| */
     /* gate */
@@ -3015,43 +3026,59 @@ static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real 
     }
 }
 
-/* A row of energies over several tiles (`tile` numbers apart): subtracts the mean over the first n and returns the sum
- * of squares. Energies are differences to those of the first key, so equal keys give exactly 0. */
-static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea__idx n, const dea_real *ramp) {
+/* A row of both energies over several tiles (`tile` numbers apart): subtracts the means over the first n; squares: NULL or [2], what is
+ * left, squared and summed. Energies are differences to those of the first key, so equal keys give exactly 0. */
+static DEA__NOINLINE void dea__centre_row(dea_real *x, dea_real *y, dea__idx tile, dea__idx n, const dea_real *ramp,
+                                          dea_real *squares) {
+#define DEA__HERE(v) ((v & 1 ? y : x) + j0 / DEA__TILE * tile + j + v / 2 * DEA__LANES)
+    const dea__idx full = n / DEA__TILE * DEA__TILE; /* tiles seen to their end need no mask */
+    const dea_real *keep = ramp + DEA__TILE - (n - full);
     const dea__vec zero = dea__splat(0);
-    dea__vec sum = zero, squares = zero;
-    for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
-        const dea_real *x = row + j0 / DEA__TILE * tile;
-        const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
-        const dea_real *keep = ramp + DEA__TILE - m;
-        for (dea__idx j = 0; j < m; j += DEA__LANES)
-            sum += dea__pick((dea__ints)(dea__load(keep + j) > zero), dea__load(x + j), zero);
+    dea__vec sum[4] = {zero, zero, zero, zero}, mean[2];
+    for (dea__idx j0 = 0; j0 < full; j0 += DEA__TILE)
+        for (dea__idx j = 0; j < DEA__TILE; j += 2 * DEA__LANES) {
+            DEA__UNROLL(4) for (int v = 0; v < 4; v++) sum[v] += dea__load(DEA__HERE(v));
+        }
+    for (dea__idx j0 = full, j = 0; j < n - full; j += DEA__LANES) {
+        const dea__ints seen = (dea__ints)(dea__load(keep + j) > zero);
+        DEA__UNROLL(2) for (int v = 0; v < 2; v++) sum[v] += dea__pick(seen, dea__load(DEA__HERE(v)), zero);
     }
-    const dea__vec mean = dea__splat(dea__lane_sum(sum) / (dea_real)n);
-    for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
-        dea_real *x = row + j0 / DEA__TILE * tile;
-        const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
-        const dea_real *keep = ramp + DEA__TILE - m;
-        for (dea__idx j = 0; j < m; j += DEA__LANES) {
-            const dea__vec e = dea__load(x + j) - mean;
-            const dea__vec seen = dea__pick((dea__ints)(dea__load(keep + j) > zero), e, zero);
-            dea__store(x + j, e);
-            squares += seen * seen;
+    for (int v = 0; v < 2; v++) mean[v] = dea__splat(dea__lane_sum(sum[v] + sum[v + 2]) / (dea_real)n);
+    for (int v = 0; v < 4; v++) sum[v] = zero;
+    for (dea__idx j0 = 0; j0 < full; j0 += DEA__TILE)
+        for (dea__idx j = 0; j < DEA__TILE; j += 2 * DEA__LANES) {
+            DEA__UNROLL(4) for (int v = 0; v < 4; v++) {
+                const dea__vec e = dea__load(DEA__HERE(v)) - mean[v & 1];
+                dea__store(DEA__HERE(v), e);
+                sum[v] += e * e;
+            }
+        }
+    for (dea__idx j0 = full, j = 0; j < n - full; j += DEA__LANES) {
+        const dea__ints seen = (dea__ints)(dea__load(keep + j) > zero);
+        DEA__UNROLL(2) for (int v = 0; v < 2; v++) {
+            const dea__vec e = dea__load(DEA__HERE(v)) - mean[v], s = dea__pick(seen, e, zero);
+            dea__store(DEA__HERE(v), e);
+            sum[v] += s * s;
         }
     }
-    return dea__lane_sum(squares);
+    for (int v = 0; squares && v < 2; v++) squares[v] = dea__lane_sum(sum[v] + sum[v + 2]);
+#undef DEA__HERE
 }
 
 /* 1 if no number of [rows][d] is NaN or infinite */
 static int dea__all_finite(const dea_real *p, dea__idx rows, dea__idx row, dea__idx d) {
-    dea__vec sum = dea__splat(0);
+    const dea__vec zero = dea__splat(0);
+    dea__vec sum[4] = {zero, zero, zero, zero};
     dea_real rest = 0;
     for (dea__idx r = 0; r < rows; r++, p += row) {
         dea__idx c = 0;
-        for (; c + DEA__LANES <= d; c += DEA__LANES) sum += dea__load(p + c) * dea__splat(0);
+        for (; c + 4 * DEA__LANES <= d; c += 4 * DEA__LANES) {
+            DEA__UNROLL(4) for (int v = 0; v < 4; v++) sum[v] += dea__load(p + c + v * DEA__LANES) * zero;
+        }
+        for (; c + DEA__LANES <= d; c += DEA__LANES) sum[0] += dea__load(p + c) * zero;
         for (; c < d; c++) rest += p[c] * 0;
     }
-    return dea__lane_sum(sum) + rest == 0;
+    return dea__lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest == 0;
 }
 
 /* ---- packing a head */
@@ -3557,8 +3584,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     const dea__idx square = stream ? dp * dp : 0, vector = stream ? dp : 0;
     m->cov = dea__take_reals(&arena, (size_t)(square));
     m->square = dea__take_reals(&arena, (size_t)(square));
-    m->m0 = dea__take_reals(&arena, (size_t)(square));
-    m->m1 = dea__take_reals(&arena, (size_t)(square));
+    m->m01 = dea__take_reals(&arena, (size_t)(square));
     m->wide = dea__take_doubles(&arena, (size_t)square);
     m->qc = dea__take_reals(&arena, (size_t)(2 * DEA__BLOCK * vector));
     m->rest = dea__take_reals(&arena, (size_t)(2 * DEA__BLOCK * vector));
@@ -3630,8 +3656,10 @@ static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, de
         dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
     }
     for (dea__idx r = 0; a->causal && r < rows; r++) {
-        m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
-        m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
+        dea_real squares[2];
+        dea__centre_row(m->x + r * DEA__TILE, m->y + r * DEA__TILE, map, m->sees[r], m->ramp, squares);
+        m->scale0[r] = squares[0];
+        m->scale1[r] = squares[1];
     }
     dea__forward_rows(rows, m);
     for (dea__idx r = 0; saved && r < count; r++) {
@@ -3927,8 +3955,7 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
                           x + rows * DEA__TILE, m->ones, NULL);
         }
         for (dea__idx r = 0; r < rows; r++) {
-            dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
-            dea__centre_row(m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp);
+            dea__centre_row(m->x + r * DEA__TILE, m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp, NULL);
         }
     }
     memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
@@ -4042,8 +4069,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
     const int with_max = m->with_max;
     double mean_sum = 0, norm_sum = 0;
-    memset(m->m0, 0, sizeof(dea_real) * (size_t)(dp * dp));
-    memset(m->m1, 0, sizeof(dea_real) * (size_t)(dp * dp));
+    memset(m->m01, 0, sizeof(dea_real) * (size_t)(dp * dp));
     memset(m->a0, 0, sizeof(dea_real) * (size_t)dp);
     memset(m->a1, 0, sizeof(dea_real) * (size_t)dp);
     memset(m->b1, 0, sizeof(dea_real) * (size_t)dp);
@@ -4134,9 +4160,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 }
             }
             for (dea__idx e = count * dp; e < rows * dp; e++) du[e] = 0;
-            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest, dp, m->qu + 2 * at * dp, dp, m->m0, dp);
-            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest + rows * dp, dp, m->qu + (2 * at + rows) * dp, dp,
-                            m->m1, dp);
+            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, 2 * rows, m->rest, dp, m->qu + 2 * at * dp, dp, m->m01, dp);
             if (f->gradients.dq) {
                 dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, dq, dp);
                 for (dea__idx r = 0; r < count; r++)
@@ -4154,9 +4178,8 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
             if (steep[(i0 - span) / DEA__BLOCK])
                 dea__backward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
     }
-    for (dea__idx e = 0; e < dp * dp; e += DEA__LANES)
-        dea__store(m->m0 + e, dea__splat(0) - (dea__load(m->m0 + e) + dea__load(m->m1 + e)));
-    dea__product_of(DEA__ADD_TO_C, 0, m->np, dp, dp, m->kc, dp, m->m0, dp, m->dk, dp);
+    for (dea__idx e = 0; e < dp * dp; e += DEA__LANES) dea__store(m->m01 + e, dea__splat(0) - dea__load(m->m01 + e));
+    dea__product_of(DEA__ADD_TO_C, 0, m->np, dp, dp, m->kc, dp, m->m01, dp, m->dk, dp);
     for (dea__idx j = 0; j < m->n; j++) {
         const dea_real norm = m->norm[j];
         dea__vec along = dea__splat(0);
@@ -4849,8 +4872,7 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
                       m->ones, NULL);
     }
     for (dea__idx r = 0; a->causal && r < count; r++) {
-        dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
-        dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
+        dea__centre_row(m->x + r * DEA__TILE, m->y + r * DEA__TILE, map, m->sees[r], m->ramp, NULL);
     }
     for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
         const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
