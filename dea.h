@@ -1527,36 +1527,35 @@ DEA__INLINE void dea__kernel(const int tall, const int wide, const int across, d
 /* `rows` (a multiple of ROWS) times `wide` vectors of the product p. All instances of the kernel are here. */
 static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__product *p) {
     dea__idx r = 0;
-#define DEA__SWEEP(tall, wide_, across_)                                                                               \
-    for (; r + tall <= rows; r += tall)                                                                                \
+#define DEA__SWEEP(tall, wide_, across_, end)                                                                          \
+    for (; r + tall <= (end); r += tall)                                                                               \
     dea__kernel(tall, wide_, across_, p->depth, p->a + (across_ ? r : r * p->lda), p->lda, p->b, p->ldb,               \
                 p->c + r * p->ldc, p->ldc, p->start, p->scale ? p->scale + r : NULL, p->column,                        \
                 p->squares ? p->squares + r * DEA__LANES : NULL)
 #if DEA__WIDEST == 4
+    const dea__idx sixes = rows % 6 == 2 ? rows - 8 : rows; /* two rows alone would wait for their sums */
     if (wide == 4 && p->across) {
-        DEA__SWEEP(6, 4, 1);
-        DEA__SWEEP(4, 4, 1);
-        DEA__SWEEP(2, 4, 1);
+        DEA__SWEEP(6, 4, 1, sixes);
+        DEA__SWEEP(4, 4, 1, rows);
     } else if (wide == 4) {
-        DEA__SWEEP(6, 4, 0);
-        DEA__SWEEP(4, 4, 0);
-        DEA__SWEEP(2, 4, 0);
+        DEA__SWEEP(6, 4, 0, sixes);
+        DEA__SWEEP(4, 4, 0, rows);
     } else
 #endif
         if (p->across) {
         if (wide == 3)
-            DEA__SWEEP(DEA__ROWS, 3, 1);
+            DEA__SWEEP(DEA__ROWS, 3, 1, rows);
         else if (wide == 2)
-            DEA__SWEEP(DEA__ROWS, 2, 1);
+            DEA__SWEEP(DEA__ROWS, 2, 1, rows);
         else
-            DEA__SWEEP(DEA__ROWS, 1, 1);
+            DEA__SWEEP(DEA__ROWS, 1, 1, rows);
     } else {
         if (wide == 3)
-            DEA__SWEEP(DEA__ROWS, 3, 0);
+            DEA__SWEEP(DEA__ROWS, 3, 0, rows);
         else if (wide == 2)
-            DEA__SWEEP(DEA__ROWS, 2, 0);
+            DEA__SWEEP(DEA__ROWS, 2, 0, rows);
         else
-            DEA__SWEEP(DEA__ROWS, 1, 0);
+            DEA__SWEEP(DEA__ROWS, 1, 0, rows);
     }
 #undef DEA__SWEEP
 }
