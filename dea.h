@@ -4308,7 +4308,8 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
         dea__pack_head(a, h, &m);
     }
     for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
-        const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
+        if (!packed) m.n = dea__usable_keys(f, b, h, 1, &m);
+        const dea__idx n = m.n, np = dea__round_up(n, DEA__PAD);
         if (n < 1) {
             if (split == 0) dea__blank_rows(f, b, h, 0, m.queries < a->seq_q ? DEA__NAN : 0);
             continue;
@@ -4353,7 +4354,8 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
     m.dw = f->partial_parameters + task * dea__parameter_count(a);
     memset(m.dw, 0, sizeof(dea_real) * (size_t)dea__parameter_count(a));
     for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
-        const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
+        if (!packed) m.n = dea__usable_keys(f, b, h, 1, &m);
+        const dea__idx n = m.n, np = dea__round_up(n, DEA__PAD);
         dea__idx dk_row, dv_row;
         dea_real *dk = dea__key_output(f, 0, b, h, split, &dk_row), *dv = dea__key_output(f, 1, b, h, split, &dv_row);
         const int poisoned = m.queries < a->seq_q;
