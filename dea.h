@@ -4336,7 +4336,7 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
             dea__forward_panel(f, b, h, split, &m);
         if (split == 0 && m.queries < a->seq_q) dea__blank_rows(f, b, h, m.queries, DEA__NAN);
     }
-    m.head = f->splits > 1 ? task / f->splits + 1 : 0; /* a task without splits may hold several batch rows */
+    m.head = task / f->splits + 1;
     *last = m;
 }
 
@@ -4409,7 +4409,7 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
         }
     }
     f->partial_temperature[task] = m.dt;
-    m.head = f->splits > 1 ? task / f->splits + 1 : 0;
+    m.head = task / f->splits + 1;
     *last = m;
 }
 #endif /* DEA__ISA */
