@@ -1082,6 +1082,9 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #    define DEA__EXP_LOW  (DEA__VECTORS ? -1056964608.0f : -87.0f) /* in units of L: dea__exp2s needs normal numbers */
 #endif
 
+/* Up to here exp of a score needs no shift: in float a billion of them still have a finite sum. */
+#define DEA__SCORE_MILD ((dea_real)64 * DEA__LOG2_UNIT)
+
 typedef ptrdiff_t dea__idx;
 
 /* Typed, since C++ warns where an enumerator meets a size in one conditional. */
@@ -2591,7 +2594,7 @@ typedef struct dea__buffers {
     dea__ahead *ahead; /* NULL, or the input of the worker's next head */
     dea__idx d, dp, n, np, block;
     dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
-    int with_max;                 /* t sqrt(n) > 80: exp of a score might overflow; see dea__mild */
+    int with_max;                 /* t sqrt(n) > 80: exp of a score might overflow; see dea__mild, dea__wild */
     dea__idx queries;             /* rows before the first that sees a key that is not finite (causal), else all */
     dea__idx last_bad;            /* backward: the last row left out as not finite, or -1 */
     /* parameters of the head */
@@ -2854,7 +2857,7 @@ static DEA__NOINLINE int dea__mild(const dea_real *x, const dea_real *y, dea__id
             least = dea__least(dea__least(a, b), least);
         }
     }
-    return dea__lane_max(dea__largest(largest, dea__splat(0) - least)) < (dea_real)80 * DEA__LOG2_UNIT;
+    return dea__lane_max(dea__largest(largest, dea__splat(0) - least)) < DEA__SCORE_MILD;
 }
 
 /* What a row of a tile may carry beyond that: a mask, labels, dropout, a shift. */
@@ -3025,8 +3028,8 @@ static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real 
     }
 }
 
-/* A row of both energies over several tiles (`tile` numbers apart): subtracts the means over the first n; squares: NULL or [2], what is
- * left, squared and summed. Energies are differences to those of the first key, so equal keys give exactly 0. */
+/* A row of both energies over several tiles (`tile` numbers apart): subtracts the means over the first n; squares, NULL or
+ * [2]: the sums of squares of what is left. Energies are differences to those of the first key, so equal keys give 0. */
 static DEA__NOINLINE void dea__centre_row(dea_real *x, dea_real *y, dea__idx tile, dea__idx n, const dea_real *ramp,
                                           dea_real *squares) {
 #define DEA__HERE(v) ((v & 1 ? y : x) + j0 / DEA__TILE * tile + j + v / 2 * DEA__LANES)
@@ -3737,10 +3740,10 @@ static int dea__steep(const dea__buffers *m, dea_real qq, dea_real uu, dea_real 
     return var0 < least * qq * m->trace || var1 < least * (uu * m->trace + scale * scale * m->var_norm);
 }
 
-/* Whether exp of a score of a row might overflow, as far as |E0| <= |q'| |k| and |E1| <= |u'| |k| + |norm| tell: that needs no
- * look at the scores. */
+/* Whether a row might have scores that are not mild, as far as |E0| <= |q'| |k| and |E1| <= |u'| |k| + |norm| tell: that
+ * needs no look at the scores. */
 static int dea__wild(const dea__buffers *m, dea_real qq, dea_real uu, dea_real scale) {
-    const dea_real most = (dea_real)80 * DEA__LOG2_UNIT;
+    const dea_real most = DEA__SCORE_MILD;
     return !(DEA__SQRT(qq) * m->longest < most && DEA__SQRT(uu) * m->longest + scale * m->largest_norm < most);
 }
 

@@ -392,6 +392,22 @@ static void reference_output(const problem *p, double *o) {
     (free)(e[0]);
 }
 
+/* Half the keys of a long row have a score that a float's exp can take, but not so many times. */
+static void test_many_large_scores(void **state) {
+    enum { KEYS = 30000 };
+    problem p = tell(TEMPERATURE, 1, 1, 2, 1);
+    p.a.seq_k = KEYS;
+    p.a.k = p.k = take_reals(KEYS), p.a.v = p.v = take_reals(KEYS);
+    for (int j = 0; j < KEYS; ++j) p.k[j] = p.v[j] = j % 2 ? 1 : -1;
+    p.q[0] = 1, p.q[1] = -1, p.w_rel[0] = 1, p.temperature[0] = (dea_real)79.5;
+    for (int set = 0; set < LENGTH(sets); ++set) {
+        on(&p, DEA_PATH_FAST, set_of(set));
+        forward(&p);
+        for (int i = 0; i < 2; ++i) assert_near(p.o[i], p.q[i], limit);
+    }
+    release(state);
+}
+
 /* Queries that stand across one far key: the covariance of the keys, all along that key, has no digits for them. */
 static void test_across_a_far_key(void **state) {
     enum { D = 12, QUERIES = 70 };
@@ -598,6 +614,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_weights_sum_to_one, release),
         cmocka_unit_test_teardown(test_large_temperature, release),
         cmocka_unit_test_teardown(test_extremes, release),
+        cmocka_unit_test_teardown(test_many_large_scores, release),
         cmocka_unit_test_teardown(test_across_a_far_key, release),
         cmocka_unit_test_teardown(test_causal_flat_beginning, release),
         cmocka_unit_test_teardown(test_threads_change_no_bit, release),
