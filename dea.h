@@ -1082,6 +1082,9 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #    define DEA__EXP_LOW  (DEA__VECTORS ? -1056964608.0f : -87.0f) /* in units of L: dea__exp2s needs normal numbers */
 #endif
 
+/* Up to here exp of a score needs no shift: in float a billion of them still have a finite sum. */
+#define DEA__SCORE_MILD ((dea_real)64 * DEA__LOG2_UNIT)
+
 typedef ptrdiff_t dea__idx;
 
 /* Typed, since C++ warns where an enumerator meets a size in one conditional. */
@@ -1297,11 +1300,22 @@ DEA__INLINE dea__vec dea__inverse(dea__vec x) {
 }
 
 DEA__INLINE dea_real dea__lane_sum(dea__vec x) {
+#if DEA__SHUFFLE && DEA__LANES == 16
+    x += __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
+    x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
+    x += __builtin_shufflevector(x, x, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3);
+    return x[0] + x[1];
+#elif DEA__SHUFFLE && DEA__LANES == 8
+    x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 4, 5, 6, 7);
+    x += __builtin_shufflevector(x, x, 2, 3, 2, 3, 2, 3, 2, 3);
+    return x[0] + x[1];
+#else
     dea_real lanes[DEA__LANES];
     dea__store(lanes, x);
     for (int half = DEA__LANES / 2; half; half /= 2)
         for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
     return lanes[0];
+#endif
 }
 DEA__INLINE dea_real dea__lane_max(dea__vec x) {
     dea_real lanes[DEA__LANES];
@@ -1516,36 +1530,35 @@ DEA__INLINE void dea__kernel(const int tall, const int wide, const int across, d
 /* `rows` (a multiple of ROWS) times `wide` vectors of the product p. All instances of the kernel are here. */
 static DEA__NOINLINE void dea__multiply(int wide, dea__idx rows, const dea__product *p) {
     dea__idx r = 0;
-#define DEA__SWEEP(tall, wide_, across_)                                                                               \
-    for (; r + tall <= rows; r += tall)                                                                                \
+#define DEA__SWEEP(tall, wide_, across_, end)                                                                          \
+    for (; r + tall <= (end); r += tall)                                                                               \
     dea__kernel(tall, wide_, across_, p->depth, p->a + (across_ ? r : r * p->lda), p->lda, p->b, p->ldb,               \
                 p->c + r * p->ldc, p->ldc, p->start, p->scale ? p->scale + r : NULL, p->column,                        \
                 p->squares ? p->squares + r * DEA__LANES : NULL)
 #if DEA__WIDEST == 4
+    const dea__idx sixes = rows % 6 == 2 ? rows - 8 : rows; /* two rows alone would wait for their sums */
     if (wide == 4 && p->across) {
-        DEA__SWEEP(6, 4, 1);
-        DEA__SWEEP(4, 4, 1);
-        DEA__SWEEP(2, 4, 1);
+        DEA__SWEEP(6, 4, 1, sixes);
+        DEA__SWEEP(4, 4, 1, rows);
     } else if (wide == 4) {
-        DEA__SWEEP(6, 4, 0);
-        DEA__SWEEP(4, 4, 0);
-        DEA__SWEEP(2, 4, 0);
+        DEA__SWEEP(6, 4, 0, sixes);
+        DEA__SWEEP(4, 4, 0, rows);
     } else
 #endif
         if (p->across) {
         if (wide == 3)
-            DEA__SWEEP(DEA__ROWS, 3, 1);
+            DEA__SWEEP(DEA__ROWS, 3, 1, rows);
         else if (wide == 2)
-            DEA__SWEEP(DEA__ROWS, 2, 1);
+            DEA__SWEEP(DEA__ROWS, 2, 1, rows);
         else
-            DEA__SWEEP(DEA__ROWS, 1, 1);
+            DEA__SWEEP(DEA__ROWS, 1, 1, rows);
     } else {
         if (wide == 3)
-            DEA__SWEEP(DEA__ROWS, 3, 0);
+            DEA__SWEEP(DEA__ROWS, 3, 0, rows);
         else if (wide == 2)
-            DEA__SWEEP(DEA__ROWS, 2, 0);
+            DEA__SWEEP(DEA__ROWS, 2, 0, rows);
         else
-            DEA__SWEEP(DEA__ROWS, 1, 0);
+            DEA__SWEEP(DEA__ROWS, 1, 0, rows);
     }
 #undef DEA__SWEEP
 }
@@ -2577,10 +2590,11 @@ static void dea__ahead_step(dea__ahead *ahead) {
 
 /* Everything a pass keeps in its worker's slice. dp, np: head_dim and keys, padded. */
 typedef struct dea__buffers {
+    dea__idx head;     /* 1 + the number of the head and batch row whose keys and values are packed, or 0 */
     dea__ahead *ahead; /* NULL, or the input of the worker's next head */
     dea__idx d, dp, n, np, block;
     dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
-    int with_max;                 /* t sqrt(n) > 80: exp of a score might overflow; see dea__mild */
+    int with_max;                 /* t sqrt(n) > 80: exp of a score might overflow; see dea__mild, dea__wild */
     dea__idx queries;             /* rows before the first that sees a key that is not finite (causal), else all */
     dea__idx last_bad;            /* backward: the last row left out as not finite, or -1 */
     /* parameters of the head */
@@ -2610,9 +2624,9 @@ typedef struct dea__buffers {
     dea_real *dk, *dv, *column, *dw;
     double dt;
     /* streaming: covariance of the keys with themselves and with their norms; corrections */
-    dea_real *cov, *cov_norm, *square, *qc, *m0, *m1, *a0, *a1, *b1, *row_sum, *rest;
+    dea_real *cov, *cov_norm, *square, *qc, *m01, *a0, *a1, *b1, *row_sum, *rest;
     double *wide;
-    dea_real var_norm, trace;
+    dea_real var_norm, trace, longest, largest_norm; /* longest: of the centred keys; largest_norm: of |norm| */
     /* gate */
     dea_real *column_dense, *column_photo;
     int *list;
@@ -2734,6 +2748,8 @@ static dea_real *dea__key_output(const dea__fast *f, int which, int b, int h, in
 #define dea__forward_panel      DEA__FN(dea__forward_panel)
 #define dea__forward_block      DEA__FN(dea__forward_block)
 #define dea__backward_block     DEA__FN(dea__backward_block)
+#define dea__wild               DEA__FN(dea__wild)
+#define dea__row_products       DEA__FN(dea__row_products)
 #define dea__steep              DEA__FN(dea__steep)
 #define dea__forward_stream     DEA__FN(dea__forward_stream)
 #define dea__backward_panel     DEA__FN(dea__backward_panel)
@@ -2841,7 +2857,7 @@ static DEA__NOINLINE int dea__mild(const dea_real *x, const dea_real *y, dea__id
             least = dea__least(dea__least(a, b), least);
         }
     }
-    return dea__lane_max(dea__largest(largest, dea__splat(0) - least)) < (dea_real)80 * DEA__LOG2_UNIT;
+    return dea__lane_max(dea__largest(largest, dea__splat(0) - least)) < DEA__SCORE_MILD;
 }
 
 /* What a row of a tile may carry beyond that: a mask, labels, dropout, a shift. */
@@ -3012,43 +3028,59 @@ static DEA__NOINLINE void dea__project(dea_real *x, dea_real *y, const dea_real 
     }
 }
 
-/* A row of energies over several tiles (`tile` numbers apart): subtracts the mean over the first n and returns the sum
- * of squares. Energies are differences to those of the first key, so equal keys give exactly 0. */
-static DEA__NOINLINE dea_real dea__centre_row(dea_real *row, dea__idx tile, dea__idx n, const dea_real *ramp) {
+/* A row of both energies over several tiles (`tile` numbers apart): subtracts the means over the first n; squares, NULL or
+ * [2]: the sums of squares of what is left. Energies are differences to those of the first key, so equal keys give 0. */
+static DEA__NOINLINE void dea__centre_row(dea_real *x, dea_real *y, dea__idx tile, dea__idx n, const dea_real *ramp,
+                                          dea_real *squares) {
+#define DEA__HERE(v) ((v & 1 ? y : x) + j0 / DEA__TILE * tile + j + v / 2 * DEA__LANES)
+    const dea__idx full = n / DEA__TILE * DEA__TILE; /* tiles seen to their end need no mask */
+    const dea_real *keep = ramp + DEA__TILE - (n - full);
     const dea__vec zero = dea__splat(0);
-    dea__vec sum = zero, squares = zero;
-    for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
-        const dea_real *x = row + j0 / DEA__TILE * tile;
-        const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
-        const dea_real *keep = ramp + DEA__TILE - m;
-        for (dea__idx j = 0; j < m; j += DEA__LANES)
-            sum += dea__pick((dea__ints)(dea__load(keep + j) > zero), dea__load(x + j), zero);
+    dea__vec sum[4] = {zero, zero, zero, zero}, mean[2];
+    for (dea__idx j0 = 0; j0 < full; j0 += DEA__TILE)
+        for (dea__idx j = 0; j < DEA__TILE; j += 2 * DEA__LANES) {
+            DEA__UNROLL(4) for (int v = 0; v < 4; v++) sum[v] += dea__load(DEA__HERE(v));
+        }
+    for (dea__idx j0 = full, j = 0; j < n - full; j += DEA__LANES) {
+        const dea__ints seen = (dea__ints)(dea__load(keep + j) > zero);
+        DEA__UNROLL(2) for (int v = 0; v < 2; v++) sum[v] += dea__pick(seen, dea__load(DEA__HERE(v)), zero);
     }
-    const dea__vec mean = dea__splat(dea__lane_sum(sum) / (dea_real)n);
-    for (dea__idx j0 = 0; j0 < n; j0 += DEA__TILE) {
-        dea_real *x = row + j0 / DEA__TILE * tile;
-        const dea__idx m = n - j0 < DEA__TILE ? n - j0 : DEA__TILE;
-        const dea_real *keep = ramp + DEA__TILE - m;
-        for (dea__idx j = 0; j < m; j += DEA__LANES) {
-            const dea__vec e = dea__load(x + j) - mean;
-            const dea__vec seen = dea__pick((dea__ints)(dea__load(keep + j) > zero), e, zero);
-            dea__store(x + j, e);
-            squares += seen * seen;
+    for (int v = 0; v < 2; v++) mean[v] = dea__splat(dea__lane_sum(sum[v] + sum[v + 2]) / (dea_real)n);
+    for (int v = 0; v < 4; v++) sum[v] = zero;
+    for (dea__idx j0 = 0; j0 < full; j0 += DEA__TILE)
+        for (dea__idx j = 0; j < DEA__TILE; j += 2 * DEA__LANES) {
+            DEA__UNROLL(4) for (int v = 0; v < 4; v++) {
+                const dea__vec e = dea__load(DEA__HERE(v)) - mean[v & 1];
+                dea__store(DEA__HERE(v), e);
+                sum[v] += e * e;
+            }
+        }
+    for (dea__idx j0 = full, j = 0; j < n - full; j += DEA__LANES) {
+        const dea__ints seen = (dea__ints)(dea__load(keep + j) > zero);
+        DEA__UNROLL(2) for (int v = 0; v < 2; v++) {
+            const dea__vec e = dea__load(DEA__HERE(v)) - mean[v], s = dea__pick(seen, e, zero);
+            dea__store(DEA__HERE(v), e);
+            sum[v] += s * s;
         }
     }
-    return dea__lane_sum(squares);
+    for (int v = 0; squares && v < 2; v++) squares[v] = dea__lane_sum(sum[v] + sum[v + 2]);
+#undef DEA__HERE
 }
 
 /* 1 if no number of [rows][d] is NaN or infinite */
 static int dea__all_finite(const dea_real *p, dea__idx rows, dea__idx row, dea__idx d) {
-    dea__vec sum = dea__splat(0);
+    const dea__vec zero = dea__splat(0);
+    dea__vec sum[4] = {zero, zero, zero, zero};
     dea_real rest = 0;
     for (dea__idx r = 0; r < rows; r++, p += row) {
         dea__idx c = 0;
-        for (; c + DEA__LANES <= d; c += DEA__LANES) sum += dea__load(p + c) * dea__splat(0);
+        for (; c + 4 * DEA__LANES <= d; c += 4 * DEA__LANES) {
+            DEA__UNROLL(4) for (int v = 0; v < 4; v++) sum[v] += dea__load(p + c + v * DEA__LANES) * zero;
+        }
+        for (; c + DEA__LANES <= d; c += DEA__LANES) sum[0] += dea__load(p + c) * zero;
         for (; c < d; c++) rest += p[c] * 0;
     }
-    return dea__lane_sum(sum) + rest == 0;
+    return dea__lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest == 0;
 }
 
 /* ---- packing a head */
@@ -3506,6 +3538,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     const dea__idx tiles = (np + DEA__TILE - 1) / DEA__TILE, map = tiles * block * DEA__TILE;
     const dea__idx queries = stream ? DEA__SPAN : block, backward = pass == DEA__BACKWARD, gate = pass == DEA__GATE;
     const dea__idx full = DEA__BLOCK;
+    (void)dea__take(&arena, 1, sizeof *m); /* what the worker's next task finds */
     m->ahead = NULL;
     m->d = d;
     m->dp = dp;
@@ -3553,8 +3586,7 @@ static size_t dea__layout(const dea_attention *a, int pass, int stream, dea__idx
     const dea__idx square = stream ? dp * dp : 0, vector = stream ? dp : 0;
     m->cov = dea__take_reals(&arena, (size_t)(square));
     m->square = dea__take_reals(&arena, (size_t)(square));
-    m->m0 = dea__take_reals(&arena, (size_t)(square));
-    m->m1 = dea__take_reals(&arena, (size_t)(square));
+    m->m01 = dea__take_reals(&arena, (size_t)(square));
     m->wide = dea__take_doubles(&arena, (size_t)square);
     m->qc = dea__take_reals(&arena, (size_t)(2 * DEA__BLOCK * vector));
     m->rest = dea__take_reals(&arena, (size_t)(2 * DEA__BLOCK * vector));
@@ -3626,8 +3658,10 @@ static void dea__forward_block(const dea__fast *f, int b, int h, dea__idx i0, de
         dea__row_sums(m->sums + (rows + r) * DEA__LANES, m->scale1 + r);
     }
     for (dea__idx r = 0; a->causal && r < rows; r++) {
-        m->scale0[r] = dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
-        m->scale1[r] = dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
+        dea_real squares[2];
+        dea__centre_row(m->x + r * DEA__TILE, m->y + r * DEA__TILE, map, m->sees[r], m->ramp, squares);
+        m->scale0[r] = squares[0];
+        m->scale1[r] = squares[1];
     }
     dea__forward_rows(rows, m);
     for (dea__idx r = 0; saved && r < count; r++) {
@@ -3675,29 +3709,54 @@ static void dea__covariance(dea__buffers *m) {
     for (dea__idx e = 0; e < dp * dp; e++) m->cov[e] = (dea_real)(m->wide[e] / (double)m->n);
     for (dea__idx c = 0; c < dp; c++) m->wide[c] = 0;
     double squares = 0;
-    for (dea__idx j = 0; j < m->n; j++) {
-        const double norm = (double)m->norm[j];
-        squares += norm * norm;
-        for (dea__idx c = 0; c < dp; c++) m->wide[c] += norm * (double)m->kc[j * dp + c];
+    dea_real least = 0, largest = 0;
+    for (dea__idx j = 0; j < m->np; j += 256) {
+        const dea__idx end = m->np - j < 256 ? m->np : j + 256;
+        for (dea__idx c = 0; c < dp; c += DEA__LANES) {
+            dea__vec sum = dea__splat(0);
+            for (dea__idx i = j; i < end; i++) sum += dea__load(m->kc + i * dp + c) * dea__splat(m->norm[i]);
+            dea__store(m->square, sum);
+            for (int e = 0; e < DEA__LANES; e++) m->wide[c + e] += (double)m->square[e];
+        }
+        for (dea__idx i = j; i < end; i++) {
+            squares += (double)m->norm[i] * (double)m->norm[i];
+            least = m->norm[i] < least ? m->norm[i] : least;
+            largest = m->norm[i] > largest ? m->norm[i] : largest;
+        }
     }
     for (dea__idx c = 0; c < dp; c++) m->cov_norm[c] = (dea_real)(m->wide[c] / (double)m->n);
     m->var_norm = (dea_real)(squares / (double)m->n);
     m->trace = 0;
     for (dea__idx c = 0; c < dp; c++) m->trace += m->cov[c * dp + c];
+    m->largest_norm = largest > -least ? largest : -least;
+    m->longest = DEA__SQRT(m->trace - (dea_real)m->d * least);
 }
 
 /* Whether a variance that came (or would come) from the covariance has lost its digits: q' C q' far below |q'|^2 trace C, as
- * when a query stands across a few far keys. Such blocks do not stream. `scale` is what turns E1 into the units of u. */
-static int dea__steep(const dea__buffers *m, const dea_real *q, const dea_real *u, dea_real var0, dea_real var1,
-                      dea_real scale) {
-    dea__vec qq = dea__splat(0), uu = dea__splat(0);
-    for (dea__idx c = 0; c < m->dp; c += DEA__LANES) {
-        qq += dea__load(q + c) * dea__load(q + c);
-        uu += dea__load(u + c) * dea__load(u + c);
-    }
+ * when a query stands across a few far keys. Such blocks do not stream. qq, uu = |q'|^2, |u'|^2; `scale` is what turns E1
+ * into the units of u. */
+static int dea__steep(const dea__buffers *m, dea_real qq, dea_real uu, dea_real var0, dea_real var1, dea_real scale) {
     const dea_real least = (dea_real)0.1 / (dea_real)m->d; /* a tenth of what keys without a direction would give */
-    return var0 < least * dea__lane_sum(qq) * m->trace ||
-           var1 < least * (dea__lane_sum(uu) * m->trace + scale * scale * m->var_norm);
+    return var0 < least * qq * m->trace || var1 < least * (uu * m->trace + scale * scale * m->var_norm);
+}
+
+/* Whether a row might have scores that are not mild, as far as |E0| <= |q'| |k| and |E1| <= |u'| |k| + |norm| tell: that
+ * needs no look at the scores. */
+static int dea__wild(const dea__buffers *m, dea_real qq, dea_real uu, dea_real scale) {
+    const dea_real most = DEA__SCORE_MILD;
+    return !(DEA__SQRT(qq) * m->longest < most && DEA__SQRT(uu) * m->longest + scale * m->largest_norm < most);
+}
+
+/* Inner products over a block: out[r] = x_r.y_r, for rows dp apart. */
+static void dea__row_products(const dea__buffers *m, dea__idx rows, const dea_real *x, const dea_real *y,
+                              dea_real *out) {
+    for (dea__idx r = 0; r < rows; r++) {
+        dea__vec sum = dea__splat(0);
+        for (dea__idx c = 0; c < m->dp; c += DEA__LANES)
+            sum += dea__load(x + r * m->dp + c) * dea__load(y + r * m->dp + c);
+        dea__store(m->sums + r * DEA__LANES, sum);
+    }
+    for (dea__idx r = 0; r < rows; r += DEA__LANES) dea__row_sums(m->sums + r * DEA__LANES, out + r);
 }
 
 /* Keys stream: DEA__CHUNK of them stay in the second cache while DEA__SPAN queries pass by, a block at a time. The variances
@@ -3711,12 +3770,13 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d,
                    kept = (dea_real)(1 / (1 - (double)a->dropout)), unit = DEA__LOG2_UNIT;
     dea_real *saved = f->saved_out ? f->saved_out + ((dea__idx)b * a->heads + h) * 4 * queries : NULL;
-    dea__covariance(m);
+    const int with_max = m->with_max;
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
-        int steep[DEA__SPAN / DEA__BLOCK] = {0};
+        int steep[DEA__SPAN / DEA__BLOCK] = {0}, wild[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK, at = i0 - span;
+            dea_real qq[2 * DEA__BLOCK], qcq[2 * DEA__BLOCK];
             dea_real *qu = m->qu + 2 * at * dp, *u = qu + rows * dp;
             dea__row *row = m->rows + at;
             for (dea__idx r = 0; r < rows; r++) {
@@ -3726,18 +3786,18 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
             dea__load_block(f, b, h, NULL, i0, count, rows, m, row, u);
             dea__scale_block(m, rows, m->scale0 + at, m->scale1 + at, u, qu);
             dea__product_of(DEA__FROM_ZERO_, 0, 2 * rows, dp, dp, qu, dp, m->cov, dp, m->qc, dp);
-            for (dea__idx r = 0; r < rows; r++) {
-                dea__vec qcq = dea__splat(0), ucu = qcq, uc = qcq;
+            for (dea__idx r = 0; r < rows; r++)
                 for (dea__idx c = 0; c < dp; c += DEA__LANES) {
-                    const dea__vec e = dea__load(u + r * dp + c);
-                    qcq += dea__load(qu + r * dp + c) * dea__load(m->qc + r * dp + c);
-                    ucu += e * dea__load(m->qc + (rows + r) * dp + c);
-                    uc += e * dea__load(m->cov_norm + c);
+                    dea_real *ucu = m->qc + (rows + r) * dp + c;
+                    dea__store(ucu, dea__load(ucu) + dea__load(m->cov_norm + c) * dea__splat(2));
                 }
-                dea_real var0 = dea__lane_sum(qcq), var1 = dea__lane_sum(ucu) + 2 * dea__lane_sum(uc) + m->var_norm;
+            dea__row_products(m, 2 * rows, qu, m->qc, qcq);
+            dea__row_products(m, 2 * rows, qu, qu, qq);
+            for (dea__idx r = 0; r < rows; r++) {
+                dea_real var0 = qcq[r], var1 = qcq[rows + r] + m->var_norm;
                 if (var0 < 0) var0 = 0;
                 if (var1 < 0) var1 = 0;
-                steep[at / DEA__BLOCK] |= r < count && dea__steep(m, qu + r * dp, u + r * dp, var0, var1, 1);
+                steep[at / DEA__BLOCK] |= r < count && dea__steep(m, qq[r], qq[rows + r], var0, var1, 1);
                 const dea_real sigma0 = DEA__SQRT(var0), sigma1 = DEA__SQRT(var1);
                 const dea_real s0 = unit * m->temperature / (sigma0 + (dea_real)DEA_SIGMA_EPS),
                                s1 = unit * m->temperature / (sigma1 + (dea_real)DEA_SIGMA_EPS);
@@ -3749,7 +3809,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 row[r].w0 = -m->gate0 / m->temperature;
                 row[r].w1 = -m->gate1 / m->temperature;
                 row[r].gate = m->gates[r];
-                row[r].shift = m->with_max ? -DEA__REAL_MAX : 0;
+                wild[at / DEA__BLOCK] |= with_max && dea__wild(m, s0 * s0 * qq[r], s1 * s1 * qq[rows + r], s1);
                 m->ones[at + r] = s1;
                 m->minus_delta[at + r] = m->poison + 0 * (sigma0 + sigma1 + m->gates[r]);
                 for (dea__idx c = 0; c < dp; c += DEA__LANES) {
@@ -3757,6 +3817,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                     dea__store(u + r * dp + c, dea__load(u + r * dp + c) * dea__splat(s1));
                 }
             }
+            for (dea__idx r = 0; r < rows; r++) row[r].shift = wild[at / DEA__BLOCK] ? -DEA__REAL_MAX : 0;
         }
         memset(m->ob, 0, sizeof(dea_real) * (size_t)(DEA__SPAN * dp));
         memset(m->row_sum, 0, sizeof(dea_real) * DEA__SPAN);
@@ -3766,6 +3827,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, rows = DEA__BLOCK,
                                at = i0 - span;
                 if (steep[at / DEA__BLOCK]) continue;
+                m->with_max = wild[at / DEA__BLOCK];
                 dea_real *ob = m->ob + at * dp;
                 memset(m->sums, 0, sizeof(dea_real) * (size_t)(rows * DEA__LANES));
                 if (m->with_max)
@@ -3796,6 +3858,7 @@ static void dea__forward_stream(const dea__fast *f, int b, int h, int split, dea
                 saved[3 * queries + i] = sum;
             }
         }
+        m->with_max = with_max;
         for (dea__idx i0 = span; i0 < stop; i0 += m->block)
             if (steep[(i0 - span) / DEA__BLOCK])
                 dea__forward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
@@ -3894,8 +3957,7 @@ static void dea__backward_block(const dea__fast *f, int b, int h, dea__idx i0, d
                           x + rows * DEA__TILE, m->ones, NULL);
         }
         for (dea__idx r = 0; r < rows; r++) {
-            dea__centre_row(m->x + r * DEA__TILE, 2 * map, m->sees[r], m->ramp);
-            dea__centre_row(m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp);
+            dea__centre_row(m->x + r * DEA__TILE, m->x + (rows + r) * DEA__TILE, 2 * map, m->sees[r], m->ramp, NULL);
         }
     }
     memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
@@ -4007,26 +4069,27 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
     const dea_real root = (dea_real)(1 / sqrt((double)d)), twice = 2 / (dea_real)d;
     const double unit = (double)DEA__LOG2_UNIT * (double)m->temperature, inverse = 1 / (double)m->n;
     const dea_real *saved = f->saved + ((dea__idx)b * a->heads + h) * 4 * queries;
+    const int with_max = m->with_max;
     double mean_sum = 0, norm_sum = 0;
-    dea__covariance(m);
-    memset(m->m0, 0, sizeof(dea_real) * (size_t)(dp * dp));
-    memset(m->m1, 0, sizeof(dea_real) * (size_t)(dp * dp));
+    memset(m->m01, 0, sizeof(dea_real) * (size_t)(dp * dp));
     memset(m->a0, 0, sizeof(dea_real) * (size_t)dp);
     memset(m->a1, 0, sizeof(dea_real) * (size_t)dp);
     memset(m->b1, 0, sizeof(dea_real) * (size_t)dp);
     for (dea__idx span = first; span < last; span += DEA__SPAN) {
         const dea__idx stop = last - span < DEA__SPAN ? last : span + DEA__SPAN;
-        int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0};
+        int shifted = 0, steep[DEA__SPAN / DEA__BLOCK] = {0}, wild[DEA__SPAN / DEA__BLOCK] = {0};
         for (dea__idx i0 = span; i0 < stop; i0 += DEA__BLOCK) {
             const dea__idx count = stop - i0 < DEA__BLOCK ? stop - i0 : DEA__BLOCK, at = i0 - span;
+            dea_real qq[2 * DEA__BLOCK];
             dea_real *qu = m->qu + 2 * at * dp;
             shifted |= dea__backward_rows(f, b, h, i0, count, DEA__BLOCK, m, 0, qu + DEA__BLOCK * dp, qu,
                                           m->go + at * dp, m->rows + at, m->ones + at, m->minus_delta + at);
+            dea__row_products(m, 2 * DEA__BLOCK, qu, qu, qq);
             for (dea__idx r = 0; r < count; r++) {
-                const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT,
-                               s1 = saved[queries + i0 + r] * m->ones[at + r];
-                const dea_real *q = m->qu + (2 * at + r) * dp;
-                steep[at / DEA__BLOCK] |= dea__steep(m, q, q + DEA__BLOCK * dp, s0 * s0, s1 * s1, m->ones[at + r]);
+                const dea_real s0 = saved[i0 + r] * m->rows[at + r].s0 * DEA__LOG2_UNIT, scale = m->ones[at + r],
+                               s1 = saved[queries + i0 + r] * scale, uu = qq[DEA__BLOCK + r];
+                steep[at / DEA__BLOCK] |= dea__steep(m, qq[r], uu, s0 * s0, s1 * s1, scale);
+                wild[at / DEA__BLOCK] |= with_max && dea__wild(m, qq[r], uu, scale);
             }
         }
         memset(m->dqu, 0, sizeof(dea_real) * (size_t)(2 * DEA__SPAN * dp));
@@ -4038,6 +4101,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                                at = i0 - span;
                 const dea_real *qu = m->qu + 2 * at * dp, *go = m->go + at * dp;
                 if (steep[at / DEA__BLOCK]) continue;
+                m->with_max = wild[at / DEA__BLOCK];
                 memset(m->sums, 0, sizeof(dea_real) * 4 * DEA__BLOCK * DEA__LANES);
                 for (dea__idx j0 = k0; j0 < k1; j0 += DEA__TILE) {
                     const dea__idx keys = k1 - j0 < DEA__TILE ? k1 - j0 : DEA__TILE;
@@ -4098,9 +4162,7 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 }
             }
             for (dea__idx e = count * dp; e < rows * dp; e++) du[e] = 0;
-            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest, dp, m->qu + 2 * at * dp, dp, m->m0, dp);
-            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, m->rest + rows * dp, dp, m->qu + (2 * at + rows) * dp, dp,
-                            m->m1, dp);
+            dea__product_of(DEA__ADD_TO_C, 1, dp, dp, 2 * rows, m->rest, dp, m->qu + 2 * at * dp, dp, m->m01, dp);
             if (f->gradients.dq) {
                 dea__product_of(DEA__ADD_TO_C, 0, rows, dp, dp, du, dp, m->w, dp, dq, dp);
                 for (dea__idx r = 0; r < count; r++)
@@ -4113,13 +4175,13 @@ static void dea__backward_stream(const dea__fast *f, int b, int h, int split, de
                 dea__product_of(DEA__ADD_TO_C, 1, dp, dp, rows, du, dp, m->q, dp, m->dw, dp);
             }
         }
+        m->with_max = with_max;
         for (dea__idx i0 = span; i0 < stop; i0 += m->block)
             if (steep[(i0 - span) / DEA__BLOCK])
                 dea__backward_block(f, b, h, i0, stop - i0 < m->block ? stop - i0 : m->block, m);
     }
-    for (dea__idx e = 0; e < dp * dp; e += DEA__LANES)
-        dea__store(m->m0 + e, dea__splat(0) - (dea__load(m->m0 + e) + dea__load(m->m1 + e)));
-    dea__product_of(DEA__ADD_TO_C, 0, m->np, dp, dp, m->kc, dp, m->m0, dp, m->dk, dp);
+    for (dea__idx e = 0; e < dp * dp; e += DEA__LANES) dea__store(m->m01 + e, dea__splat(0) - dea__load(m->m01 + e));
+    dea__product_of(DEA__ADD_TO_C, 0, m->np, dp, dp, m->kc, dp, m->m01, dp, m->dk, dp);
     for (dea__idx j = 0; j < m->n; j++) {
         const dea_real norm = m->norm[j];
         dea__vec along = dea__splat(0);
@@ -4241,66 +4303,82 @@ static void dea__forward_task(const dea__fast *f, dea__idx task, char *base) {
     const dea_attention *a = f->a;
     const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
               h = (int)(task / f->splits / f->groups);
-    dea__buffers m;
+    dea__buffers *last = (dea__buffers *)(void *)base, m = *last;
+    const int packed = m.head == task / f->splits + 1; /* the worker had another split of this head before */
     dea__ahead ahead;
-    dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a, DEA__FORWARD), base, &m);
-    dea__pack_head(a, h, &m);
+    if (!packed) {
+        dea__layout(a, DEA__FORWARD, 0, dea__panel_keys(a, DEA__FORWARD), base, &m);
+        dea__pack_head(a, h, &m);
+    }
     for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
-        const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
+        if (!packed) m.n = dea__usable_keys(f, b, h, 1, &m);
+        const dea__idx n = m.n, np = dea__round_up(n, DEA__PAD);
         if (n < 1) {
             if (split == 0) dea__blank_rows(f, b, h, 0, m.queries < a->seq_q ? DEA__NAN : 0);
             continue;
         }
         const int stream = dea__streams(a, DEA__FORWARD, n);
-        dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__FORWARD), base, &m);
-        dea__list_blocks(a, b, &m);
+        if (!packed) {
+            dea__layout(a, DEA__FORWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__FORWARD), base, &m);
+            dea__list_blocks(a, b, &m);
+            dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, stream, &m);
+            m.values = a->v + b * f->v.batch + h * f->v.head;
+            m.values_row = f->v.token;
+            if (m.d != m.dp || n != np || f->v.token != m.d) { /* rows far apart would miss in every cache */
+                dea__pad_rows(n, np, m.d, m.dp, m.values, f->v.token, m.v);
+                m.values = m.v;
+                m.values_row = m.dp;
+            }
+            if (stream) dea__covariance(&m);
+        }
         dea__look_ahead(f, task, b, &ahead);
         m.ahead = stream ? NULL : &ahead;
-        dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, stream, &m);
-        m.values = a->v + b * f->v.batch + h * f->v.head;
-        m.values_row = f->v.token;
-        if (m.d != m.dp || n != np || f->v.token != m.d) { /* rows far apart would miss in every cache */
-            dea__pad_rows(n, np, m.d, m.dp, m.values, f->v.token, m.v);
-            m.values = m.v;
-            m.values_row = m.dp;
-        }
         if (stream)
             dea__forward_stream(f, b, h, split, &m);
         else
             dea__forward_panel(f, b, h, split, &m);
         if (split == 0 && m.queries < a->seq_q) dea__blank_rows(f, b, h, m.queries, DEA__NAN);
     }
+    m.head = task / f->splits + 1;
+    *last = m;
 }
 
 static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
     const dea_attention *a = f->a;
     const int split = (int)(task % f->splits), group = (int)(task / f->splits % f->groups),
               h = (int)(task / f->splits / f->groups);
-    dea__buffers m;
-    dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a, DEA__BACKWARD), base, &m);
-    dea__pack_head(a, h, &m);
+    dea__buffers *last = (dea__buffers *)(void *)base, m = *last;
+    const int packed = m.head == task / f->splits + 1;
+    if (!packed) {
+        dea__layout(a, DEA__BACKWARD, 0, dea__panel_keys(a, DEA__BACKWARD), base, &m);
+        dea__pack_head(a, h, &m);
+    }
     m.dt = 0;
     m.dw = f->partial_parameters + task * dea__parameter_count(a);
     memset(m.dw, 0, sizeof(dea_real) * (size_t)dea__parameter_count(a));
     for (int b = dea__part(a->batch, group, f->groups); b < dea__part(a->batch, group + 1, f->groups); b++) {
-        const dea__idx n = dea__usable_keys(f, b, h, 1, &m), np = dea__round_up(n, DEA__PAD);
+        if (!packed) m.n = dea__usable_keys(f, b, h, 1, &m);
+        const dea__idx n = m.n, np = dea__round_up(n, DEA__PAD);
         dea__idx dk_row, dv_row;
         dea_real *dk = dea__key_output(f, 0, b, h, split, &dk_row), *dv = dea__key_output(f, 1, b, h, split, &dv_row);
         const int poisoned = m.queries < a->seq_q;
         m.last_bad = -1;
         if (n > 0) {
             const int stream = dea__streams(a, DEA__BACKWARD, n);
-            dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__BACKWARD), base, &m);
-            dea__list_blocks(a, b, &m);
-            dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
-            const dea_real *values = a->v + b * f->v.batch + h * f->v.head;
-            dea__idx values_row = f->v.token;
-            if (m.d != m.dp || n != np) {
-                dea__pad_rows(n, np, m.d, m.dp, values, values_row, m.dk);
-                values = m.dk;
-                values_row = m.dp;
+            if (!packed) {
+                dea__layout(a, DEA__BACKWARD, stream, stream ? a->seq_k : dea__panel_keys(a, DEA__BACKWARD), base, &m);
+                dea__list_blocks(a, b, &m);
+                dea__pack_keys(a, a->k + b * f->k.batch + h * f->k.head, f->k.token, n, 1, &m);
+                const dea_real *values = a->v + b * f->v.batch + h * f->v.head;
+                dea__idx values_row = f->v.token;
+                if (m.d != m.dp || n != np) {
+                    dea__pad_rows(n, np, m.d, m.dp, values, values_row, m.dk);
+                    values = m.dk;
+                    values_row = m.dp;
+                }
+                dea__interleave(np, m.dp, values, values_row, m.vt);
+                if (stream) dea__covariance(&m);
             }
-            dea__interleave(np, m.dp, values, values_row, m.vt);
             memset(m.dk, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.dv, 0, sizeof(dea_real) * (size_t)(np * m.dp));
             memset(m.column, 0, sizeof(dea_real) * (size_t)np);
@@ -4334,6 +4412,8 @@ static void dea__backward_task(const dea__fast *f, dea__idx task, char *base) {
         }
     }
     f->partial_temperature[task] = m.dt;
+    m.head = task / f->splits + 1;
+    *last = m;
 }
 #endif /* DEA__ISA */
 
@@ -4796,8 +4876,7 @@ static void dea__gate_block(const dea__fast *f, int b, int h, const int *list, d
                       m->ones, NULL);
     }
     for (dea__idx r = 0; a->causal && r < count; r++) {
-        dea__centre_row(m->x + r * DEA__TILE, map, m->sees[r], m->ramp);
-        dea__centre_row(m->y + r * DEA__TILE, map, m->sees[r], m->ramp);
+        dea__centre_row(m->x + r * DEA__TILE, m->y + r * DEA__TILE, map, m->sees[r], m->ramp, NULL);
     }
     for (dea__idx j0 = 0; j0 < end; j0 += DEA__TILE) {
         const dea__idx keys = end - j0 < DEA__TILE ? end - j0 : DEA__TILE, at = j0 / DEA__TILE * map;
@@ -4994,7 +5073,8 @@ static void dea__cut(dea__fast *f, const dea_attention *a, int pass) {
     f->groups = a->batch < 16 ? a->batch : 16;
     const int64_t heads = (int64_t)a->heads * f->groups;
     f->splits = a->seq_q < 512 || heads >= 16 || (heads >= 8 && a->seq_q < 2048) ? 1 : heads >= 4 ? 2 : 4;
-    if (pass == DEA__FORWARD && heads >= 4 * (int64_t)a->threads.count) f->splits = 1; /* rows have no sum in common */
+    if (pass == DEA__FORWARD && (a->threads.count == 1 || heads >= 4 * (int64_t)a->threads.count))
+        f->splits = 1; /* rows have no sum in common */
 }
 
 /* Deals out the workspace of a pass: partial sums, then a slice a worker. With base NULL it measures; 0 on overflow. */
@@ -5048,6 +5128,7 @@ static void dea__fast_begin(dea__fast *f, const dea_attention *a, int pass, void
     f->v = dea__v_view(a, NULL).strides;
     f->o = dea__o_view(a, NULL).strides;
     (void)dea__fast_layout(f, a, pass, workspace, &isa);
+    for (int w = 0; w < f->workers; w++) memset(f->slices + (size_t)w * f->slice_bytes, 0, sizeof(dea__buffers));
     f->add_columns = isa.add_columns;
     f->parameters = isa.parameter_count(a);
     f->task = pass == DEA__FORWARD ? isa.forward : pass == DEA__BACKWARD ? isa.backward : isa.gate;

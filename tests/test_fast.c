@@ -316,13 +316,14 @@ static void test_large_temperature(void **state) {
         release(state);
     }
     /* A few tiles with scores far beyond exp, the others mild. */
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 5; ++i) {
         seed_numbers((uint64_t)i);
-        problem p = tell(TEMPERATURE | (i % 2 ? BLOCKS : 0), 1, 2, 300, 16);
+        const size_t seq = i < 4 ? 300 : 1100;
+        problem p = tell(TEMPERATURE | (i % 2 ? BLOCKS : 0), 1, 2, (int)seq, 16);
         p.temperature[0] = 40, p.temperature[1] = 12;
         const size_t far = i < 2 ? 3 : 170, row = (size_t)p.a.head_dim;
         for (size_t h = 0; h < 2; ++h)
-            for (size_t c = 0; c < row; ++c) p.k[(h * 300 + far) * row + c] *= 4;
+            for (size_t c = 0; c < row; ++c) p.k[(h * seq + far) * row + c] *= 4;
         check_attention(&p, set_of(i), 40 * limit);
         release(state);
     }
@@ -354,6 +355,84 @@ static void test_extremes(void **state) {
         }
 }
 
+/* o of one head in double, straight from the definition (no labels, mask or dropout) */
+static void reference_output(const problem *p, double *o) {
+    const int n = p->a.seq_k, d = p->a.head_dim;
+    double *e[2] = {(double *)malloc(sizeof(double) * (size_t)n * 2), NULL};
+    e[1] = e[0] + n;
+    for (int i = 0; i < p->a.seq_q; ++i) {
+        const dea_real *q = p->q + i * d, *w = p->w_gate;
+        double total = 0;
+        for (int j = 0; j < n; ++j) {
+            e[0][j] = e[1][j] = 0;
+            for (int r = 0; r < d; ++r) {
+                double u = -(double)p->k[j * d + r];
+                for (int c = 0; c < d; ++c) u += (double)p->w_rel[r * d + c] * (double)q[c];
+                e[0][j] += (double)q[r] * (double)p->k[j * d + r] / sqrt(d);
+                e[1][j] -= u * u / d;
+            }
+        }
+        for (int x = 0; x < 2; ++x) {
+            double mean = 0, variance = 0;
+            for (int j = 0; j < n; ++j) mean += e[x][j] / n;
+            for (int j = 0; j < n; ++j) variance += (e[x][j] - mean) * (e[x][j] - mean) / n;
+            for (int j = 0; j < n; ++j) e[x][j] = (e[x][j] - mean) / (sqrt(variance) + DEA_SIGMA_EPS);
+        }
+        for (int c = 0; c < d; ++c) o[i * d + c] = 0;
+        for (int j = 0; j < n; ++j) {
+            double z = (double)w[2 * d] * e[0][j] + (double)w[2 * d + 1] * e[1][j] + (double)p->c_gate[0];
+            for (int c = 0; c < d; ++c) z += (double)w[c] * (double)q[c] + (double)w[d + c] * (double)p->k[j * d + c];
+            const double alpha = fmin(1 / (1 + exp(-fmax(-10, fmin(10, z)))), DEA_ALPHA_MAX);
+            const double weight = exp(e[0][j] + alpha * (e[1][j] - e[0][j]));
+            total += weight;
+            for (int c = 0; c < d; ++c) o[i * d + c] += weight * (double)p->v[j * d + c];
+        }
+        for (int c = 0; c < d; ++c) o[i * d + c] /= total;
+    }
+    (free)(e[0]);
+}
+
+/* Half the keys of a long row have a score that a float's exp can take, but not so many times. */
+static void test_many_large_scores(void **state) {
+    enum { KEYS = 30000 };
+    problem p = tell(TEMPERATURE, 1, 1, 2, 1);
+    p.a.seq_k = KEYS;
+    p.a.k = p.k = take_reals(KEYS), p.a.v = p.v = take_reals(KEYS);
+    for (int j = 0; j < KEYS; ++j) p.k[j] = p.v[j] = j % 2 ? 1 : -1;
+    p.q[0] = 1, p.q[1] = -1, p.w_rel[0] = 1, p.temperature[0] = (dea_real)79.5;
+    for (int set = 0; set < LENGTH(sets); ++set) {
+        on(&p, DEA_PATH_FAST, set_of(set));
+        forward(&p);
+        for (int i = 0; i < 2; ++i) assert_near(p.o[i], p.q[i], limit);
+    }
+    release(state);
+}
+
+/* Queries that stand across one far key: the covariance of the keys, all along that key, has no digits for them. */
+static void test_across_a_far_key(void **state) {
+    enum { D = 12, QUERIES = 70 };
+    seed_numbers(3);
+    problem p = tell(0, 1, 1, LONG_SEQ, D);
+    p.a.seq_q = QUERIES;
+    double along[D], length = 0;
+    for (int c = 0; c < D; ++c) length += (double)p.k[c] * (double)p.k[c];
+    for (int c = 0; c < D; ++c) along[c] = (double)p.k[c] / sqrt(length);
+    for (int c = 0; c < D; ++c) p.k[500 * D + c] = (dea_real)(3e5 * along[c]);
+    for (int i = 0; i < QUERIES; ++i) {
+        double across = 0;
+        for (int c = 0; c < D; ++c) across += (double)p.q[i * D + c] * along[c];
+        for (int c = 0; c < D; ++c) p.q[i * D + c] -= (dea_real)(across * along[c]);
+    }
+    static double o[QUERIES * D];
+    reference_output(&p, o);
+    for (int set = 0; set < LENGTH(sets); ++set) {
+        on(&p, DEA_PATH_FAST, set_of(set));
+        forward(&p);
+        for (int i = 0; i < QUERIES * D; ++i) assert_near(p.o[i], o[i], 5 * limit);
+    }
+    release(state);
+}
+
 /* The first key of equal ones differs from the rest: causal rows see equal keys that are not the mean. */
 static void test_causal_flat_beginning(void **state) {
     seed_numbers(5);
@@ -373,7 +452,7 @@ static void test_causal_flat_beginning(void **state) {
 }
 
 static void test_threads_change_no_bit(void **state) {
-    static const int shapes[][4] = {{1, 1, 520, 20}, {2, 3, 40, 16}, {3, 1, 700, 8}, {1, 2, 1100, 8}};
+    static const int shapes[][4] = {{1, 2, 520, 20}, {2, 3, 40, 16}, {3, 1, 700, 8}, {1, 2, 1100, 8}};
     for (int i = 0; i < (QUICK ? 2 : LENGTH(shapes)); ++i)
         for (int causal = 0; causal < 2; ++causal) {
             seed_numbers((uint64_t)i);
@@ -535,6 +614,8 @@ int main(void) {
         cmocka_unit_test_teardown(test_weights_sum_to_one, release),
         cmocka_unit_test_teardown(test_large_temperature, release),
         cmocka_unit_test_teardown(test_extremes, release),
+        cmocka_unit_test_teardown(test_many_large_scores, release),
+        cmocka_unit_test_teardown(test_across_a_far_key, release),
         cmocka_unit_test_teardown(test_causal_flat_beginning, release),
         cmocka_unit_test_teardown(test_threads_change_no_bit, release),
         cmocka_unit_test_teardown(test_outputs_are_optional, release),
