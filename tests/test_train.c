@@ -402,7 +402,7 @@ static void test_share_of_stages(void **state) {
         const double drawn = (double)t.drawn.count, last = stage == t.feed.source[0].stages;
         assert_true(fabs(count[1] / drawn - 0.1) < 0.02);
         assert_true(fabs(count[stage + 1] / drawn - (last ? 0 : 0.2)) < 0.02);
-        assert_true(fabs(count[stage] / drawn - (last ? 0.6 : 0.7)) < 0.02);
+        assert_true(fabs(count[stage] / drawn - (0.9 - 0.1 * (stage - 2) - (last ? 0 : 0.2))) < 0.02);
     }
     trainer_close(&t);
 }

@@ -260,16 +260,17 @@ static trainer_config small(void) {
     c.model.feed_forward = 128;
     c.model.dropout = 0;
     c.model.positions = ENCODER_SENTENCE;
-    c.model.embedding_std = 0.125;
+    c.model.embedding_std = 0.25; /* beside what the layers add, a word must stay itself up to the top one */
     c.model.use_temperature = 1;
+    c.model.temperature = 1.5; /* from 2, and more so from 3, task 18 is learnt several times slower */
     c.model.tie_k_to_q = 1;
     c.model.w_rel_identity = 1; /* with W_k = W_q: equal words match by either expert from the first step */
     c.steps = 5200;
     c.batch_rows = 64;
     c.story_pairs = 1;
-    c.lr = 2e-3;
+    c.lr = 1.5e-3;
     c.lr_gate = 5e-3;
-    c.embedding_rate = 2;
+    c.embedding_rate = 3;
     c.beta2 = 0.98;
     c.warmup = 200;
     c.gamma_steps = 0;
@@ -302,10 +303,10 @@ static trainer_config quick(void) {
 }
 
 int settings_preset(const char *name, trainer_config *config) {
-    /* The generated sources teach each other to match words; glosses from the first step on delay that, so they wait. */
+    /* One after the other: in a mixture from the first step on task 18 takes three times as many rows. */
     static const char everything[] =
-        "babi18:1.4:0.86/0.86/0.86/0.66/0.9,babi17:1.2:0.84,babi16:0.9:0.86,kinship@2:1:0.84,isa:1.5:0.9:babi17,"
-        "partof:0.6:0.9:babi17,capital:0.05:0.9:babi17";
+        "babi18:1:0.84/0.84/0.84/0.9,babi17:1.3:0.84:babi18,babi16:0.4:0.86:babi18,kinship@2:1:0.84:babi18,"
+        "isa:2:0.9:babi17,partof:1:0.9:babi17,capital:0.05:0.9:babi17";
     if (!strcmp(name, "paper"))
         *config = paper();
     else if (!strcmp(name, "small"))
