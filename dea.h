@@ -645,6 +645,10 @@ typedef struct dea_adamw {
 
 DEA_API dea_adamw dea_adamw_init(void);
 
+/* squares [DEA_GROUPS]: the sum over each group of its gradients' squares, in double; the root is the group's norm. For
+ * threads that share a step: add up the squares of their parts of the table, clip, and call dea_adamw_step with clip 0. */
+DEA_API dea_status dea_gradient_squares(const dea_table *table, const dea_real *grads, double *squares);
+
 /* One step over every tensor of the table. m and v are the moments, zero before the first step; step counts from 1;
  * lr_factor multiplies both learning rates (a schedule). norms [DEA_GROUPS] (may be NULL): gradient norms before clipping.
  * DEA_ERR_NONFINITE if any gradient is NaN or infinite, or so large that the square of a group's norm, clipped, does not fit
@@ -2590,7 +2594,9 @@ static void dea__ahead_step(dea__ahead *ahead) {
 
 /* Everything a pass keeps in its worker's slice. dp, np: head_dim and keys, padded. */
 typedef struct dea__buffers {
-    dea__idx head;     /* 1 + the number of the head and batch row whose keys and values are packed, or 0 */
+    /* 1 + the number of the head whose keys and values a split packed, or 0. Only where a head has several splits does it come
+     * again, and then a task is one batch row (dea__cut): what is packed is all that the next split needs. */
+    dea__idx head;
     dea__ahead *ahead; /* NULL, or the input of the worker's next head */
     dea__idx d, dp, n, np, block;
     dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
@@ -8103,6 +8109,14 @@ static double dea__squares(const dea_real *x, size_t count) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+DEA_API dea_status dea_gradient_squares(const dea_table *table, const dea_real *grads, double *squares) {
+    if (!table || !table->tensors || !grads || !squares) return DEA_ERR_NULL;
+    for (int g = 0; g < DEA_GROUPS; g++) squares[g] = 0;
+    for (int i = 0; i < table->count; i++)
+        squares[table->tensors[i].group] += dea__squares(grads + table->tensors[i].offset, table->tensors[i].count);
+    return DEA_OK;
+}
+
 DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *table, dea_real *params,
                                   const dea_real *grads, dea_real *m, dea_real *v, int64_t step, double lr_factor,
                                   double *norms) {
@@ -8118,9 +8132,8 @@ DEA_API dea_status dea_adamw_step(const dea_adamw *optimiser, const dea_table *t
     dea__add_flat(&tensors, v, bytes, 1);
     dea__add_flat(&tensors, norms, DEA_GROUPS * sizeof *norms, 1);
     if (dea__check_alias(&tensors) != DEA_OK) return DEA_ERR_ALIAS;
-    double squares[DEA_GROUPS] = {0};
-    for (int i = 0; i < table->count; i++)
-        squares[table->tensors[i].group] += dea__squares(grads + table->tensors[i].offset, table->tensors[i].count);
+    double squares[DEA_GROUPS];
+    (void)dea_gradient_squares(table, grads, squares);
     double clip[DEA_GROUPS];
     for (int g = 0; g < DEA_GROUPS; g++) {
         const double norm = sqrt(squares[g]);

@@ -957,6 +957,10 @@ static void test_adamw(void **state) {
     double norms[2] = {-7, -7};
     dea_adamw o = dea_adamw_init();
     watch(p, 6 * sizeof *p), watch(m, 6 * sizeof *m), watch(v, 6 * sizeof *v), watch(norms, sizeof norms);
+    assert_status(dea_gradient_squares(NULL, g, norms), DEA_ERR_NULL);
+    assert_status(dea_gradient_squares(&empty, g, norms), DEA_ERR_NULL);
+    assert_status(dea_gradient_squares(&table, NULL, norms), DEA_ERR_NULL);
+    assert_status(dea_gradient_squares(&table, g, NULL), DEA_ERR_NULL);
     assert_status(dea_adamw_step(NULL, &table, p, g, m, v, 1, 1, norms), DEA_ERR_NULL);
     assert_status(dea_adamw_step(&o, NULL, p, g, m, v, 1, 1, norms), DEA_ERR_NULL);
     assert_status(dea_adamw_step(&o, &empty, p, g, m, v, 1, 1, norms), DEA_ERR_NULL);

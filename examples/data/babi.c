@@ -433,7 +433,7 @@ static void tell_full(rng *r, sizes *z, int *large, int *small) {
         const int total = between(r, 5, MOST_FACTS), against = right ? 0 : between(r, 3, total - 2);
         *z = (sizes){.n = MOST_THINGS};
         draw_three(r, z->n, large, &middle, small);
-        for (int i = 0; i < against; i++) {
+        for (int i = 0; i < against; i++) { /* only five such facts exist: there is always room for the path */
             const int above = (int)rng_below(r, (uint32_t)z->n), below = (int)rng_below(r, (uint32_t)z->n);
             if (above < *large) tell(z, above, *large);
             if (below > *small && z->facts < against) tell(z, *small, below);
@@ -453,6 +453,16 @@ static int tell_chain(rng *r, sizes *z, int *large, int *small) {
     return steps;
 }
 
+/* Whoever is asked about is told to be bigger once and smaller once. */
+static int tell_balanced_chain(rng *r, sizes *z, int *large, int *small) {
+    z->n = 5;
+    for (int i = 0; i < 4; i++) tell(z, i, i + 1);
+    const int steps = 1 + rng_coin(r);
+    *large = steps == 2 ? 1 : between(r, 1, 2);
+    *small = *large + steps;
+    return steps;
+}
+
 static int tell_stage(int stage, int balanced, rng *r, sizes *z, int *large, int *small) {
     *z = (sizes){.n = 2};
     *large = 0, *small = 1;
@@ -461,20 +471,10 @@ static int tell_stage(int stage, int balanced, rng *r, sizes *z, int *large, int
     } else if (stage == 2) { /* three pairs of neighbours, the first one is asked about; no order between the pairs */
         z->n = 6;
         for (int i = 0; i < 6; i += 2) tell(z, i, i + 1);
-    } else if (stage == 3 && !balanced) {
-        return tell_chain(r, z, large, small);
-    } else if (stage == 3) { /* whoever is asked about is told to be bigger once and smaller once */
-        z->n = 5;
-        for (int i = 0; i < 4; i++) tell(z, i, i + 1);
-        const int steps = 1 + rng_coin(r);
-        *large = steps == 2 ? 1 : between(r, 1, 2);
-        *small = *large + steps;
-        return steps;
+    } else if (stage == 3) {
+        return (balanced ? tell_balanced_chain : tell_chain)(r, z, large, small);
     } else {
-        if (balanced)
-            tell_balanced(r, z, large, small);
-        else
-            tell_full(r, z, large, small);
+        (balanced ? tell_balanced : tell_full)(r, z, large, small);
         return 2;
     }
     return 1;

@@ -474,20 +474,9 @@ static int check_isolation(trainer *t, const totals *all, text_error *error) {
 
 /* ---- */
 
-/* By four sums side by side: one alone waits for every addition. */
-static double squares(const dea_real *x, size_t count) {
-    double sum[4] = {0};
-    size_t i = 0;
-    for (; i + 4 <= count; i += 4)
-        for (size_t k = 0; k < 4; k++) sum[k] += (double)x[i + k] * (double)x[i + k];
-    for (; i < count; i++) sum[0] += (double)x[i] * (double)x[i];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 /* Every element is added in the order of the lanes. */
 static void sum_part(void *context, int part) {
     trainer_lane *lane = context, *own = &lane[part];
-    for (int g = 0; g < DEA_GROUPS; g++) own->squares[g] = 0;
     for (int i = 0; i < own->part.count; i++) {
         const dea_tensor *tensor = &own->part.tensors[i];
         dea_real *sum = lane[0].grads + tensor->offset;
@@ -495,8 +484,8 @@ static void sum_part(void *context, int part) {
             const dea_real *one = lane[l].grads + tensor->offset;
             for (size_t j = 0; j < tensor->count; j++) sum[j] += one[j];
         }
-        own->squares[tensor->group] += squares(sum, tensor->count);
     }
+    own->status = dea_gradient_squares(&own->part, lane[0].grads, own->squares);
 }
 
 static void update_part(void *context, int part) {
