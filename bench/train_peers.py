@@ -151,7 +151,7 @@ def train_tokens_per_second(program, steps, with_gate, threads=1):
     """Full stories of babi18 from step 0; also the average number of rows a step and tokens a row."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log.jsonl")
-        command = [program, "-p", "small", "--sources", "babi18@5", "--steps", str(steps + 3), "--set", "eval-every=1000000",
+        command = [program, "-p", "small", "--sources", "babi18@4", "--steps", str(steps + 3), "--set", "eval-every=1000000",
                    "--set", "dev-stories=1", "-t", str(threads), "-o", os.path.join(folder, "run"), "--log", log]
         subprocess.run(command + ([] if with_gate else ["--no-gate-loss"]), check=True, stdout=subprocess.DEVNULL)
         events = [json.loads(line) for line in open(log)]
