@@ -23,6 +23,7 @@ static int products_only; /* skip what lies between the products */
 #include "visualize/gnuplot.h"
 
 char *openblas_get_corename(void);
+void openblas_set_num_threads(int);
 
 /* Wall time; or with one thread the time this thread had the processor, which other programs disturb less. */
 static int wall;
@@ -583,6 +584,7 @@ static void measure(void) {
     static const int dims[] = {MAIN_HEAD_DIM, 32, 80, 128};
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     const int cores = online < 64 ? (int)online : 64;
+    openblas_set_num_threads(1); /* beside kernels of one thread: more would not even show in this thread's time */
     printf("%s, peak of multiply-adds %.1f GFLOP/s, OpenBLAS kernel %s\n", isa_name, peak(isa), openblas_get_corename());
     printf("%-22s %2s  %6s %4s  %-17s %11s %8s %7s %12s %12s\n", "", "th", "T", "d", "pass", "us/head", "GFLOP/s", "of peak",
            "workspace", "by formula");

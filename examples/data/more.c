@@ -9,11 +9,12 @@
 #include "text/grow.h"
 #include "text/string_map.h"
 
-enum { MOST_WORDS = 40, DEPTH = 8, TRIES = 24, TAILS = 3, LEAST_LETTERS = 3, MOST_LETTERS = 14 };
+enum { MOST_WORDS = 40, DEPTH = 8, TRIES = 24, TAILS = 3, LEAST_LETTERS = 3, MOST_LETTERS = 14, MOST_COMPOUND = 40 };
 
 /* A word with its true tail: a category or a whole. */
 typedef struct item {
-    const char *word, *tail;
+    char word[MOST_COMPOUND + 1]; /* with spaces */
+    const char *lemma, *tail;     /* lemma: the word as WordNet writes it */
     uint32_t synset, tail_synset;
     char gloss[400];
 } item;
@@ -39,16 +40,36 @@ static int is_concrete(int lexfile) {
     return 0;
 }
 
-/* The first word of a synset in plain small letters, or NULL. */
-static const char *plain_word(const wordnet *w, uint32_t s) {
+static int is_plain(const char *word, const char *letters, size_t most) {
+    const size_t length = strlen(word);
+    return length >= LEAST_LETTERS && length <= most && strspn(word, letters) == length && !is_plural(word);
+}
+
+/* The first single word of a synset in plain small letters, or NULL. */
+static const char *single_word(const wordnet *w, uint32_t s) {
     for (uint32_t i = 0; i < w->synset[s].words; i++) {
         const char *word = w->word[w->synset[s].word + i];
-        const size_t length = strlen(word);
-        if (length < LEAST_LETTERS || length > MOST_LETTERS || strspn(word, "abcdefghijklmnopqrstuvwxyz") != length)
-            continue;
-        return is_plural(word) ? NULL : word;
+        if (is_plain(word, "abcdefghijklmnopqrstuvwxyz", MOST_LETTERS)) return word;
     }
     return NULL;
+}
+
+/* A word to ask about: a single one, else a compound (night_heron); NULL: none. */
+static const char *head_word(const wordnet *w, uint32_t s) {
+    if (!is_concrete(w->synset[s].lexfile)) return NULL;
+    const char *single = single_word(w, s);
+    for (uint32_t i = 0; !single && i < w->synset[s].words; i++) {
+        const char *word = w->word[w->synset[s].word + i];
+        if (is_plain(word, "abcdefghijklmnopqrstuvwxyz_", MOST_COMPOUND)) return word;
+    }
+    return single;
+}
+
+static void name_item(item *i, const char *lemma) {
+    i->lemma = lemma;
+    snprintf(i->word, sizeof i->word, "%s", lemma);
+    for (char *c = i->word; *c; c++)
+        if (*c == '_') *c = ' ';
 }
 
 /* The word may be trained on: the split does not keep it for dev or test, and the data set does not have it. */
@@ -104,8 +125,11 @@ static int find_isa(const wordnet *w, const known *k, uint64_t seed, items *list
     uint32_t reached[WORDNET_CLOSURE];
     int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets; s++) {
-        item one = {.word = is_concrete(w->synset[s].lexfile) ? plain_word(w, s) : NULL, .synset = s};
-        if (!one.word || !is_free("isa", one.word, &k->heads)) continue;
+        item one = {.synset = s};
+        const char *lemma = head_word(w, s);
+        if (!lemma) continue;
+        name_item(&one, lemma);
+        if (!is_free("isa", one.word, &k->heads)) continue;
         if (!gloss_definition(w->synset[s].gloss, MOST_WORDS, one.gloss, sizeof one.gloss)) continue;
         const size_t n = wordnet_closure(w, s, "@", DEPTH, reached, depth, WORDNET_CLOSURE);
         size_t fit[WORDNET_CLOSURE], found = 0;
@@ -130,12 +154,16 @@ static int find_partof(const wordnet *w, const known *k, items *list, text_error
     uint32_t reached[WORDNET_CLOSURE];
     int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets; s++) {
-        const char *word = is_concrete(w->synset[s].lexfile) ? plain_word(w, s) : NULL;
-        if (!word || !is_free("partof", word, &k->heads)) continue;
+        item part = {.synset = s};
+        const char *lemma = head_word(w, s);
+        if (!lemma) continue;
+        name_item(&part, lemma);
+        if (!is_free("partof", part.word, &k->heads)) continue;
         const size_t n = wordnet_closure(w, s, "#p", 2, reached, depth, WORDNET_CLOSURE);
         for (size_t i = 1; i < n; i++) {
-            item one = {.word = word, .tail = plain_word(w, reached[i]), .synset = s, .tail_synset = reached[i]};
-            if (!one.tail || strstr(word, one.tail) || strstr(one.tail, word)) continue;
+            item one = part;
+            one.tail = single_word(w, reached[i]), one.tail_synset = reached[i];
+            if (!one.tail || strstr(one.word, one.tail) || strstr(one.tail, one.word)) continue;
             if (!gloss_definition(w->synset[s].gloss, MOST_WORDS, one.gloss, sizeof one.gloss)) continue;
             if (text_mask(one.gloss, sizeof one.gloss, one.tail)) continue;
             if (add(list, &one, error)) return -1;
@@ -148,7 +176,7 @@ static int find_partof(const wordnet *w, const known *k, items *list, text_error
 
 /* Could it be true, by any sense of the word? */
 static int may_hold(const wordnet *w, const item *i, uint32_t tail, const char *symbol) {
-    const wordnet_lemma *l = wordnet_find(w, i->word);
+    const wordnet_lemma *l = wordnet_find(w, i->lemma);
     for (uint32_t k = 0; l && k < l->senses; k++)
         if (wordnet_reaches(w, w->sense[l->sense + k], symbol, tail)) return 1;
     return wordnet_reaches(w, tail, "@", i->tail_synset) || wordnet_reaches(w, i->tail_synset, "@", tail);
