@@ -35,7 +35,7 @@ static encoder_config small_config(void) {
     c.feed_forward = 12;
     c.classes = 3;
     c.language_model = 1;
-    c.embedding_std = 0.5;
+    c.embedding_std = c.sentence_std = 0.5;
     c.dropout = 0;
     return c;
 }
@@ -344,8 +344,36 @@ static void test_split_heads(void **state) {
     assert_non_null(strstr(message, "split heads"));
 }
 
+static double deviation(const double *w, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += w[i] * w[i];
+    return sqrt(sum / n);
+}
+
+static void test_embedding_deviations(void **state) {
+    (void)state;
+    encoder_config c = small_config();
+    c.positions = ENCODER_SENTENCE;
+    c.max_length = 512; /* enough numbers for an estimate within 3% */
+    c.embedding_std = 0.1;
+    c.sentence_std = 0.3;
+    encoder *e = encoder_new(&c, NULL);
+    assert_non_null(e);
+    double *params = numbers(e);
+    assert_int_equal(encoder_reset(e, params, 3), DEA_OK);
+    assert_true(fabs(deviation(params + e->place, 512 * 8) - 0.1) < 0.01);
+    assert_true(fabs(deviation(params + e->sentence, 512 * 8) - 0.3) < 0.03);
+    free(params);
+    encoder_free(e);
+    char message[160];
+    c.sentence_std = 0;
+    assert_null(encoder_new(&c, message));
+    assert_non_null(strstr(message, "sentence std"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_embedding_deviations),
         cmocka_unit_test(test_split_heads),
         cmocka_unit_test(test_gradients_sinusoidal),
         cmocka_unit_test(test_gradients_post_norm_learnt),

@@ -83,7 +83,7 @@ static encoder_config tiny_config(void) {
     c.max_length = 96;
     c.d_model = 16, c.heads = 2, c.layers = 2, c.feed_forward = 24;
     c.positions = ENCODER_SENTENCE;
-    c.embedding_std = 1; /* rows must differ visibly */
+    c.embedding_std = c.sentence_std = 1; /* rows must differ visibly */
     c.use_temperature = 1;
     return c;
 }

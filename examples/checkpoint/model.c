@@ -23,9 +23,9 @@ static const field fields[] = {
     FIELD(d_model, FIELD_INT),         FIELD(heads, FIELD_INT),          FIELD(layers, FIELD_INT),
     FIELD(feed_forward, FIELD_INT),    FIELD(classes, FIELD_INT),        FIELD(language_model, FIELD_INT),
     FIELD(positions, FIELD_POSITIONS), FIELD(post_norm, FIELD_INT),      FIELD(norm_eps, FIELD_REAL),
-    FIELD(dropout, FIELD_REAL),        FIELD(embedding_std, FIELD_REAL), FIELD(use_temperature, FIELD_INT),
-    FIELD(temperature, FIELD_REAL),    FIELD(tie_k_to_q, FIELD_INT),     FIELD(w_rel_identity, FIELD_INT),
-    FIELD(split_heads, FIELD_INT),     FIELD(fixed_alpha, FIELD_REAL),
+    FIELD(dropout, FIELD_REAL),        FIELD(embedding_std, FIELD_REAL), FIELD(sentence_std, FIELD_REAL),
+    FIELD(use_temperature, FIELD_INT), FIELD(temperature, FIELD_REAL),   FIELD(tie_k_to_q, FIELD_INT),
+    FIELD(w_rel_identity, FIELD_INT),  FIELD(split_heads, FIELD_INT),    FIELD(fixed_alpha, FIELD_REAL),
 };
 
 enum { FIELDS = sizeof fields / sizeof fields[0] };

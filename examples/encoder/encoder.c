@@ -19,6 +19,7 @@ encoder_config encoder_config_default(void) {
                             .norm_eps = 1e-5,
                             .dropout = 0.1,
                             .embedding_std = 0.02,
+                            .sentence_std = 0.02,
                             .temperature = 2,
                             .fixed_alpha = -1};
 }
@@ -53,6 +54,7 @@ static const char *config_fault(const encoder_config *c) {
         return "split heads need positions by sentence and a width that is a multiple of 4";
     if (c->positions == ENCODER_SINUSOIDAL && c->d_model % 2) return "sinusoidal positions need an even width";
     if (!(c->norm_eps > 0) || !(c->embedding_std > 0)) return "norm eps and embedding std must be above 0";
+    if (!(c->sentence_std > 0)) return "sentence std must be above 0";
     if (!(c->dropout >= 0 && c->dropout < 1)) return "dropout must be in [0, 1)";
     if (c->use_temperature && !(c->temperature > 0 && isfinite(c->temperature)))
         return "the temperature must be above 0";
@@ -208,7 +210,7 @@ dea_status encoder_reset(const encoder *e, dea_real *params, uint64_t seed) {
     if (c->positions != ENCODER_SINUSOIDAL)
         dea_fill_normal(params + e->place, (size_t)c->max_length * width, c->embedding_std, base + 3);
     if (c->positions == ENCODER_SENTENCE)
-        dea_fill_normal(params + e->sentence, (size_t)c->max_length * width, c->embedding_std, base + 4);
+        dea_fill_normal(params + e->sentence, (size_t)c->max_length * width, c->sentence_std, base + 4);
     for (int i = 0; i < c->layers; i++) {
         const encoder_layer *l = &e->layer[i];
         const uint64_t own = base + 100 + 10 * (uint64_t)i;

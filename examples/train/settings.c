@@ -31,6 +31,7 @@ static const setting table[] = {
     {"norm-eps", REAL, AT(model.norm_eps), 0, 1},
     {"dropout", REAL, AT(model.dropout), 0, 0.99},
     {"embedding-std", REAL, AT(model.embedding_std), 0, 10},
+    {"sentence-std", REAL, AT(model.sentence_std), 0, 10},
     {"temperature-on", INTEGER, AT(model.use_temperature), 0, 1},
     {"temperature", REAL, AT(model.temperature), 0, 1000},
     {"tie-k-to-q", INTEGER, AT(model.tie_k_to_q), 0, 1},
