@@ -261,15 +261,16 @@ static trainer_config small(void) {
     c.model.feed_forward = 128;
     c.model.dropout = 0;
     c.model.positions = ENCODER_SENTENCE;
-    c.model.embedding_std = 0.25; /* beside what the layers add, a word must stay itself up to the top one */
+    c.model.embedding_std = 0.12; /* a rare word of a gloss must be able to leave its start behind ... */
+    c.model.sentence_std = 0.24;  /* ... and a thing must see the relation of its own sentence: half of the seeds did not */
     c.model.use_temperature = 1;
     c.model.temperature = 1.5; /* from 2 task 18, trained alone, takes 2.6 times as many steps */
     c.model.tie_k_to_q = 1;
     c.model.w_rel_identity = 1; /* with W_k = W_q: equal words match by either expert from the first step */
-    c.steps = 5200;
+    c.steps = 5600;
     c.batch_rows = 64;
     c.story_pairs = 1;
-    c.lr = 1.5e-3;
+    c.lr = 1.8e-3;
     c.lr_gate = 5e-3;
     c.embedding_rate = 3;
     c.beta2 = 0.98;
@@ -277,8 +278,8 @@ static trainer_config small(void) {
     c.gamma_steps = 0;
     c.eval_every = 400;
     c.patience = 0;
-    c.rest = 0.2;
-    c.hidden = 0.3;
+    c.rest = 0.3;
+    c.hidden = 0.1;
     c.vocab_min_count = 6;
     c.vocab_pieces = 1500;
     return c;
@@ -306,8 +307,8 @@ static trainer_config quick(void) {
 int settings_preset(const char *name, trainer_config *config) {
     /* One after the other: in a mixture from the first step on task 18 was not done when the steps were. */
     static const char everything[] =
-        "babi18:1:0.84/0.84/0.84/0.9,babi17:1.3:0.84:babi18,babi16:0.4:0.86:babi18,kinship@2:1:0.84:babi18,"
-        "isa:2:0.9:babi17,partof:1:0.9:babi17,capital:0.05:0.9:babi17";
+        "babi18:1:0.84/0.84/0.84/0.9,babi17:1.8:0.84/0.72:babi18,babi16:0.2:0.86:babi18,kinship@2:0.8:0.84:babi18,"
+        "isa:2:0.9:babi17,partof:1.5:0.9:babi17,capital:0.05:0.9:babi17";
     if (!strcmp(name, "paper"))
         *config = paper();
     else if (!strcmp(name, "small"))
