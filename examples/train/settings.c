@@ -272,7 +272,7 @@ static trainer_config small(void) {
     c.story_pairs = 1;
     c.lr = 1.8e-3;
     c.lr_gate = 5e-3;
-    c.embedding_rate = 6;
+    c.embedding_rate = 3;
     c.beta2 = 0.98;
     c.warmup = 200;
     c.gamma_steps = 0;
