@@ -260,6 +260,25 @@ static void build_with_packages(void **state) {
     rows_free(&again);
 }
 
+/* Rows whose word is a compound, and that none is of a form that text does not have ("night_heron") or names its own tail. */
+static size_t count_compounds(const rows *list, const char *source) {
+    size_t found = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const row *r = &list->row[i];
+        if (strcmp(r->source, source) || !strchr(r->group, ' ')) continue;
+        const char *tail = strrchr(r->hypothesis, ' ') + 1;
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(tail, "."), tail);
+        assert_null(strchr(r->premise, '_'));
+        assert_null(strchr(r->hypothesis, '_'));
+        assert_memory_equal(r->premise, r->group, strlen(r->group));
+        assert_non_null(strstr(r->hypothesis, r->group));
+        if (strcmp(r->source, "partof") && strcmp(word, r->group)) assert_null(strstr(r->group, word));
+        found++;
+    }
+    return found;
+}
+
 /* --more: dev and test stay as they are to the byte, train grows, every rule of the data set still holds. */
 static void build_more(void **state) {
     build_options o = build_defaults();
@@ -277,6 +296,9 @@ static void build_more(void **state) {
     assert_true(count_source(&more, "isa") > 3 * count_source(&plain, "isa"));
     assert_true(count_source(&more, "partof") > 3 * count_source(&plain, "partof"));
     assert_int_equal(count_source(&more, "capital"), count_source(&plain, "capital"));
+    assert_true(count_compounds(&more, "isa") > count_source(&plain, "isa"));
+    assert_true(count_compounds(&more, "partof") > count_source(&plain, "partof"));
+    assert_int_equal(count_compounds(&plain, "isa"), 0);
     size_t at = 0, held_out = 0;
     for (size_t i = 0; i < plain.count; i++) { /* sorted alike: the old rows come in the old order */
         const row *r = &plain.row[i];
