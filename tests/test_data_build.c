@@ -302,8 +302,9 @@ static void build_more(void **state) {
     size_t at = 0, held_out = 0;
     for (size_t i = 0; i < plain.count; i++) { /* sorted alike: the old rows come in the old order */
         const row *r = &plain.row[i];
-        while (at < more.count && (strcmp(more.row[at].premise, r->premise) || strcmp(more.row[at].hypothesis, r->hypothesis) ||
-                                   strcmp(more.row[at].split, r->split) || strcmp(more.row[at].kind, r->kind))) {
+        while (at < more.count &&
+               (strcmp(more.row[at].premise, r->premise) || strcmp(more.row[at].hypothesis, r->hypothesis) ||
+                strcmp(more.row[at].split, r->split) || strcmp(more.row[at].kind, r->kind))) {
             assert_string_equal(more.row[at].split, "train");
             at++;
         }
@@ -698,7 +699,8 @@ static void program(void **state) {
                                         "wordpairs --scale 2"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) expect_usage(wrong[i]);
     expect_usage("stream --source nobody");
-    assert_non_null(strstr(output("stderr"), "--source takes babi16, babi17, babi18, babi18b or kinship, not \"nobody\""));
+    assert_non_null(
+        strstr(output("stderr"), "--source takes babi16, babi17, babi18, babi18b or kinship, not \"nobody\""));
     expect_usage("stream --source kinship --stage 99");
     assert_non_null(strstr(output("stderr"), "--stage takes 1 to "));
     expect_usage("build --nope");
