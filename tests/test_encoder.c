@@ -313,6 +313,15 @@ static void check_columns(const double *w, int rows, int columns, int begin, int
     for (int i = 0; i < rows * columns; i++) assert_int_equal(w[i] != 0, i % columns >= begin && i % columns < end);
 }
 
+/* A model at its start; params for free(). */
+static encoder *start(const encoder_config *c, double **params) {
+    encoder *e = encoder_new(c, NULL);
+    assert_non_null(e);
+    *params = numbers(e);
+    assert_int_equal(encoder_reset(e, *params, 3), DEA_OK);
+    return e;
+}
+
 static void test_split_heads(void **state) {
     (void)state;
     encoder_config c = small_config();
@@ -320,10 +329,8 @@ static void test_split_heads(void **state) {
     c.heads = 4;
     c.tie_k_to_q = 1;
     c.split_heads = 1;
-    encoder *e = encoder_new(&c, NULL);
-    assert_non_null(e);
-    double *params = numbers(e);
-    assert_int_equal(encoder_reset(e, params, 3), DEA_OK);
+    double *params;
+    encoder *e = start(&c, &params);
     check_columns(params + e->token, VOCAB, 8, 0, 4);
     check_columns(params + e->sentence, 8, 8, 4, 6);
     check_columns(params + e->place, 8, 8, 6, 8);
@@ -357,10 +364,8 @@ static void test_embedding_deviations(void **state) {
     c.max_length = 512; /* enough numbers for an estimate within 3% */
     c.embedding_std = 0.1;
     c.sentence_std = 0.3;
-    encoder *e = encoder_new(&c, NULL);
-    assert_non_null(e);
-    double *params = numbers(e);
-    assert_int_equal(encoder_reset(e, params, 3), DEA_OK);
+    double *params;
+    encoder *e = start(&c, &params);
     assert_true(fabs(deviation(params + e->place, 512 * 8) - 0.1) < 0.01);
     assert_true(fabs(deviation(params + e->sentence, 512 * 8) - 0.3) < 0.03);
     free(params);

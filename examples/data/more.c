@@ -40,41 +40,41 @@ static int is_concrete(int lexfile) {
     return 0;
 }
 
-static int is_plain(const char *word, const char *letters, size_t most) {
-    const size_t length = strlen(word);
-    return length >= LEAST_LETTERS && length <= most && strspn(word, letters) == length && !is_plural(word);
-}
-
-/* The first single word of a synset in plain small letters, or NULL. */
-static const char *single_word(const wordnet *w, uint32_t s) {
+/* The first word of a synset that has these letters alone and is no plural, or NULL. */
+static const char *first_word(const wordnet *w, uint32_t s, const char *letters, size_t most) {
     for (uint32_t i = 0; i < w->synset[s].words; i++) {
         const char *word = w->word[w->synset[s].word + i];
-        if (is_plain(word, "abcdefghijklmnopqrstuvwxyz", MOST_LETTERS)) return word;
+        const size_t length = strlen(word);
+        if (length >= LEAST_LETTERS && length <= most && strspn(word, letters) == length && !is_plural(word))
+            return word;
     }
     return NULL;
+}
+
+static const char *single_word(const wordnet *w, uint32_t s) {
+    return first_word(w, s, "abcdefghijklmnopqrstuvwxyz", MOST_LETTERS);
 }
 
 /* A word to ask about: a single one, else a compound (night_heron); NULL: none. */
 static const char *head_word(const wordnet *w, uint32_t s) {
     if (!is_concrete(w->synset[s].lexfile)) return NULL;
     const char *single = single_word(w, s);
-    for (uint32_t i = 0; !single && i < w->synset[s].words; i++) {
-        const char *word = w->word[w->synset[s].word + i];
-        if (is_plain(word, "abcdefghijklmnopqrstuvwxyz_", MOST_COMPOUND)) return word;
-    }
-    return single;
-}
-
-static void name_item(item *i, const char *lemma) {
-    i->lemma = lemma;
-    snprintf(i->word, sizeof i->word, "%s", lemma);
-    for (char *c = i->word; *c; c++)
-        if (*c == '_') *c = ' ';
+    return single ? single : first_word(w, s, "abcdefghijklmnopqrstuvwxyz_", MOST_COMPOUND);
 }
 
 /* The word may be trained on: the split does not keep it for dev or test, and the data set does not have it. */
 static int is_free(const char *source, const char *word, const string_map *heads) {
     return data_split_of(source, word) == DATA_TRAIN && string_map_find(heads, word, strlen(word)) == STRING_MAP_NONE;
+}
+
+/* An item without its tail; 0 where the synset has no word that may be trained on. */
+static int begin_item(item *i, const wordnet *w, uint32_t s, const char *source, const string_map *heads) {
+    *i = (item){.lemma = head_word(w, s), .synset = s};
+    if (!i->lemma) return 0;
+    snprintf(i->word, sizeof i->word, "%s", i->lemma);
+    for (char *c = i->word; *c; c++)
+        if (*c == '_') *c = ' ';
+    return is_free(source, i->word, heads);
 }
 
 static int given_away(const item *i, const char *tail) {
@@ -125,11 +125,8 @@ static int find_isa(const wordnet *w, const known *k, uint64_t seed, items *list
     uint32_t reached[WORDNET_CLOSURE];
     int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets; s++) {
-        item one = {.synset = s};
-        const char *lemma = head_word(w, s);
-        if (!lemma) continue;
-        name_item(&one, lemma);
-        if (!is_free("isa", one.word, &k->heads)) continue;
+        item one;
+        if (!begin_item(&one, w, s, "isa", &k->heads)) continue;
         if (!gloss_definition(w->synset[s].gloss, MOST_WORDS, one.gloss, sizeof one.gloss)) continue;
         const size_t n = wordnet_closure(w, s, "@", DEPTH, reached, depth, WORDNET_CLOSURE);
         size_t fit[WORDNET_CLOSURE], found = 0;
@@ -154,11 +151,8 @@ static int find_partof(const wordnet *w, const known *k, items *list, text_error
     uint32_t reached[WORDNET_CLOSURE];
     int depth[WORDNET_CLOSURE];
     for (uint32_t s = 0; s < w->synsets; s++) {
-        item part = {.synset = s};
-        const char *lemma = head_word(w, s);
-        if (!lemma) continue;
-        name_item(&part, lemma);
-        if (!is_free("partof", part.word, &k->heads)) continue;
+        item part;
+        if (!begin_item(&part, w, s, "partof", &k->heads)) continue;
         const size_t n = wordnet_closure(w, s, "#p", 2, reached, depth, WORDNET_CLOSURE);
         for (size_t i = 1; i < n; i++) {
             item one = part;

@@ -1,5 +1,6 @@
-/* Further training rows for isa and partof, from words that are not clean enough to be asked about in a test: rare ones, and those
- * whose sense is not the usual one, and compounds (night heron). Split train alone, and no word that the split keeps for dev or test. */
+/* Further training rows for isa and partof, from words that are not clean enough to be asked about in a test: rare ones,
+ * compounds (night heron), and those whose sense is not the usual one. Split train alone, and no word that the split keeps for
+ * dev or test. */
 #ifndef DATA_MORE_H
 #define DATA_MORE_H
 

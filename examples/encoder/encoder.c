@@ -53,8 +53,8 @@ static const char *config_fault(const encoder_config *c) {
     if (c->split_heads && (c->positions != ENCODER_SENTENCE || c->d_model % 4))
         return "split heads need positions by sentence and a width that is a multiple of 4";
     if (c->positions == ENCODER_SINUSOIDAL && c->d_model % 2) return "sinusoidal positions need an even width";
-    if (!(c->norm_eps > 0) || !(c->embedding_std > 0)) return "norm eps and embedding std must be above 0";
-    if (!(c->sentence_std > 0)) return "sentence std must be above 0";
+    if (!(c->norm_eps > 0) || !(c->embedding_std > 0) || !(c->sentence_std > 0))
+        return "norm eps, embedding std and sentence std must be above 0";
     if (!(c->dropout >= 0 && c->dropout < 1)) return "dropout must be in [0, 1)";
     if (c->use_temperature && !(c->temperature > 0 && isfinite(c->temperature)))
         return "the temperature must be above 0";

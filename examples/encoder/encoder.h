@@ -34,7 +34,7 @@ typedef struct encoder_config {
     int post_norm;        /* 0: pre-norm. 1: BERT's post-norm, with a norm after the embeddings */
     double norm_eps;      /* 1e-5; BERT checkpoints 1e-12 */
     double dropout;       /* in [0, 1): embedding sum, both branches, attention weights, class head; training only */
-    double embedding_std; /* of token, segment and position embeddings at the start: 0.02 */
+    double embedding_std; /* of token, segment and place embeddings at the start: 0.02 */
     double sentence_std;  /* ENCODER_SENTENCE: of the sentence numbers at the start: 0.02 */
     int use_temperature;  /* SPEC 1.14; 0: the paper's form */
     double temperature;   /* its start, 2 */
