@@ -220,6 +220,8 @@ void trainer_close(trainer *t) {
         batch_buffer_free(&lane->buffer);
     }
     free(t->lane);
+    free(t->reached);
+    free(t->is_reached);
     free(t->params);
     free(t->m);
     free(t->v);
@@ -345,7 +347,6 @@ static void train_slice(trainer_lane *lane, size_t slice) {
 
 static void train_lane(void *context, int index) {
     trainer_lane *lane = (trainer_lane *)context + index;
-    memset(lane->grads, 0, lane->t->e->table.elements * sizeof *lane->grads);
     for (size_t i = 0; i < lane->slices && lane->status == DEA_OK; i++) train_slice(lane, lane->slice[i]);
 }
 
@@ -396,7 +397,6 @@ static dea_status isolation_gradients(trainer *t, const encoder_batch *batch, co
     loss.class_weight = loss.lm_weight = what.task;
     loss.gate_weight = what.gate;
     loss.gate.hard_negatives = t->config.hard_negatives;
-    memset(lane->grads, 0, t->e->table.elements * sizeof *lane->grads);
     const dea_status status = encoder_forward(t->e, t->params, batch, run, &t->lane[0].work);
     return status == DEA_OK ? encoder_backward(t->e, t->params, batch, run, &loss, lane->grads, &t->lane[0].work)
                             : status;
@@ -466,6 +466,7 @@ static int check_isolation(trainer *t, const totals *all, text_error *error) {
             if (status != DEA_OK) return text_fail(error, "isolation check: %s", dea_status_string(status));
         }
         if (isolation_compare(t, error) || isolation_layers(t, &buffer->batch, &run, error)) return -1;
+        for (int i = 0; i < 3; i++) memset(t->lane[i].grads, 0, t->e->table.elements * sizeof *t->lane[i].grads);
         t->isolation_checked = 1;
         return 0;
     }
@@ -474,16 +475,66 @@ static int check_isolation(trainer *t, const totals *all, text_error *error) {
 
 /* ---- */
 
+/* ---- gradients: all are 0 between steps */
+
+/* Lists the words whose embeddings the drawn rows' gradients reach: far fewer than the vocabulary has, and the rows of the others
+ * are neither summed nor cleared. A language model's head reaches all. */
+static int list_reached(trainer *t, const totals *all, text_error *error) {
+    const size_t vocab = (size_t)t->config.model.vocab;
+    if (!t->reached) t->reached = malloc(vocab * sizeof *t->reached);
+    if (!t->is_reached) t->is_reached = malloc(vocab);
+    if (!t->reached || !t->is_reached) return text_fail_memory(error, vocab * sizeof *t->reached);
+    memset(t->is_reached, all->asked > 0, vocab);
+    t->is_reached[0] = 1; /* the word of padded places */
+    for (size_t i = 0; i < t->drawn.tokens; i++) t->is_reached[t->drawn.id[i]] = 1;
+    t->reached_count = 0;
+    for (size_t id = 0; id < vocab; id++)
+        if (t->is_reached[id]) t->reached[t->reached_count++] = id;
+    return 0;
+}
+
+typedef void gradient_work(trainer_lane *lane, size_t begin, size_t end, double factor);
+
+/* Calls `work` for the numbers of [begin, end) of the arena that the step's gradients can reach. */
+static void for_reached(trainer_lane *lane, size_t begin, size_t end, gradient_work *work, double factor) {
+    const trainer *t = lane->t;
+    const size_t d = (size_t)t->config.model.d_model, first = t->e->token,
+                 last = first + (size_t)t->config.model.vocab * d;
+    if (begin < first) work(lane, begin, end < first ? end : first, factor);
+    if (end > last) work(lane, begin > last ? begin : last, end, factor);
+    for (size_t i = 0; i < t->reached_count && begin < last && end > first; i++) {
+        const size_t word = first + t->reached[i] * d;
+        if (word + d > begin && word < end)
+            work(lane, word > begin ? word : begin, word + d < end ? word + d : end, factor);
+    }
+}
+
 /* Every element is added in the order of the lanes. */
+static void sum_lanes(trainer_lane *lane, size_t begin, size_t end, double factor) {
+    (void)factor;
+    for (int l = 1; l < TRAINER_LANES; l++)
+        for (size_t j = begin; j < end; j++) lane[0].grads[j] += lane[l].grads[j];
+}
+
+static void scale(trainer_lane *lane, size_t begin, size_t end, double factor) {
+    for (size_t j = begin; j < end; j++) lane->grads[j] *= (dea_real)factor;
+}
+
+static void clear(trainer_lane *lane, size_t begin, size_t end, double factor) {
+    (void)factor;
+    memset(lane->grads + begin, 0, (end - begin) * sizeof *lane->grads);
+}
+
+static void clear_lane(void *context, int index) {
+    trainer_lane *lane = (trainer_lane *)context + index;
+    for_reached(lane, 0, lane->t->e->table.elements, clear, 0);
+}
+
 static void sum_part(void *context, int part) {
     trainer_lane *lane = context, *own = &lane[part];
     for (int i = 0; i < own->part.count; i++) {
         const dea_tensor *tensor = &own->part.tensors[i];
-        dea_real *sum = lane[0].grads + tensor->offset;
-        for (int l = 1; l < TRAINER_LANES; l++) {
-            const dea_real *one = lane[l].grads + tensor->offset;
-            for (size_t j = 0; j < tensor->count; j++) sum[j] += one[j];
-        }
+        for_reached(lane, tensor->offset, tensor->offset + tensor->count, sum_lanes, 0);
     }
     own->status = dea_gradient_squares(&own->part, lane[0].grads, own->squares);
 }
@@ -493,10 +544,8 @@ static void update_part(void *context, int part) {
     trainer *t = own->t;
     for (int i = 0; i < own->part.count; i++) {
         const dea_tensor *tensor = &own->part.tensors[i];
-        const dea_real clip = (dea_real)own->clip[tensor->group];
-        dea_real *g = lane[0].grads + tensor->offset;
-        if (clip < 1)
-            for (size_t j = 0; j < tensor->count; j++) g[j] *= clip;
+        const double clip = own->clip[tensor->group];
+        if (clip < 1) for_reached(lane, tensor->offset, tensor->offset + tensor->count, scale, clip);
     }
     own->status =
         dea_adamw_step(own->adamw, &own->part, t->params, lane[0].grads, t->m, t->v, t->step + 1, own->lr_factor, NULL);
@@ -524,7 +573,9 @@ static int update(trainer *t, trainer_step_report *report, text_error *error) {
         t->lane[i].lr_factor = report->lr_factor;
         memcpy(t->lane[i].clip, clip, sizeof clip);
     }
-    return run_lanes(t, update_part, error);
+    if (run_lanes(t, update_part, error)) return -1;
+    pool_run(&t->threads, TRAINER_LANES, clear_lane, t->lane);
+    return 0;
 }
 
 static void collect(const trainer *t, const totals *all, trainer_step_report *report, int *rows_by_tag,
@@ -555,7 +606,8 @@ int trainer_step(trainer *t, trainer_step_report *report, text_error *error) {
         return -1;
     if (batch_plan_make(&t->plan, &t->drawn, micro_tokens(t), error)) return -1;
     const totals all = count_totals(t);
-    if (check_isolation(t, &all, error) || assign(t, &t->drawn, &t->plan, error)) return -1;
+    if (list_reached(t, &all, error) || check_isolation(t, &all, error) || assign(t, &t->drawn, &t->plan, error))
+        return -1;
     for (int i = 0; i < TRAINER_LANES; i++) t->lane[i].totals = &all;
     if (run_lanes(t, train_lane, error)) return -1;
     collect(t, &all, report, rows_by_tag, correct_by_tag);

@@ -87,8 +87,10 @@ typedef struct trainer {
     size_t expected;    /* see trainer_memory */
     samples drawn, dev;
     batch_plan plan, dev_plan;
-    const char **dev_source; /* [dev.count] */
-    trainer_lane *lane;      /* [TRAINER_LANES] */
+    const char **dev_source;        /* [dev.count] */
+    trainer_lane *lane;             /* [TRAINER_LANES] */
+    size_t *reached, reached_count; /* words whose embeddings the step's gradients reach; room for the vocabulary */
+    unsigned char *is_reached;      /* [vocab] */
 } trainer;
 
 /* Vocabulary of the fresh sources named in the plans (of all where there is text to learn from), the train rows of `stored` and `text` (either may be NULL). */
