@@ -93,7 +93,7 @@ typedef enum dea_status {
     DEA_ERR_TARGET = -12,         /* a target key is below -1 or not below seq_k */
     DEA_ERR_GAMMA = -13,          /* gamma is outside [0, 1] */
     DEA_ERR_DROPOUT = -14,        /* a dropout probability is outside [0, 1) */
-    DEA_ERR_TEMPERATURE = -15,    /* a temperature is not a finite number above 0 */
+    DEA_ERR_TEMPERATURE = -15,    /* a temperature is not a finite number of at least 1e-30 */
     DEA_ERR_OPTION = -16,         /* an option has no meaning, or two options exclude each other */
     DEA_ERR_ISA = -17,            /* the instruction set asked for is not there on this CPU or in this build */
     DEA_ERR_INDEX = -18,          /* an embedding id or class index is out of range */
@@ -159,7 +159,7 @@ typedef struct dea_attention {
     const dea_real *w_rel;                                  /* [H,d,d], the relation of a head: u = W_rel q */
     const dea_real *w_gate;                                 /* [H,2d+2], laid out [w_q (d) | w_k (d) | w_0 | w_1] */
     const dea_real *c_gate;                                 /* [H] */
-    const dea_real *temperature;                            /* [H], > 0; NULL: 1, the paper's form (14') */
+    const dea_real *temperature;                            /* [H], >= 1e-30; NULL: 1, the paper's form (14') */
     /* Which keys a query sees. */
     const int *key_lengths; /* [B], 0..Tk: keys from this one on are padding; NULL: all Tk */
     int causal;             /* nonzero: query i sees keys j <= i only, also where Tq and Tk differ */
@@ -715,8 +715,9 @@ DEA_API double dea_finite_difference(double (*f)(void *context), void *context, 
 #define DEA_H_IMPLEMENTATION
 #define DEA__ONCE /* this reading brings the implementation; the file reads itself again for each instruction set */
 
-#ifdef __FAST_MATH__
-#    error "dea.h marks cells without a label by NaN and confines non-finite input: compile it without -ffast-math"
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#    error                                                                                                             \
+        "dea.h marks cells without a label by NaN and confines non-finite input: compile it without -ffast-math, -ffinite-math-only and -funsafe-math-optimizations"
 #endif
 
 #include <float.h>
@@ -770,7 +771,7 @@ DEA_API const char *dea_status_string(dea_status status) {
     case DEA_ERR_DROPOUT:
         return "a dropout probability is outside [0, 1)";
     case DEA_ERR_TEMPERATURE:
-        return "a temperature is not a finite number above 0";
+        return "a temperature is not a finite number of at least 1e-30";
     case DEA_ERR_OPTION:
         return "an option has no meaning, or two options exclude each other";
     case DEA_ERR_ISA:
@@ -1086,8 +1087,12 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 #    define DEA__EXP_LOW  (DEA__VECTORS ? -1056964608.0f : -87.0f) /* in units of L: dea__exp2s needs normal numbers */
 #endif
 
-/* Up to here exp of a score needs no shift: in float a billion of them still have a finite sum. */
-#define DEA__SCORE_MILD ((dea_real)64 * DEA__LOG2_UNIT)
+/* Up to here exp of a score needs no shift: e^40 times values of 1e20 is still finite, and a gradient of 1e-20 over it keeps
+ * its digits. */
+#define DEA__MILD 40
+/* The fast path divides gate weights by it. */
+#define DEA__LEAST_TEMPERATURE DEA__REAL(1e-30)
+#define DEA__SCORE_MILD        ((dea_real)DEA__MILD * DEA__LOG2_UNIT)
 
 typedef ptrdiff_t dea__idx;
 
@@ -2106,7 +2111,8 @@ static dea_status dea__check_attention(const dea_attention *a, int needs_v) {
     if (!(a->gamma >= 0 && a->gamma <= 1)) return DEA_ERR_GAMMA;
     if (!(a->dropout >= 0 && a->dropout < 1)) return DEA_ERR_DROPOUT;
     for (int h = 0; a->temperature && h < a->heads; h++)
-        if (!(a->temperature[h] > 0) || !dea__finite((double)a->temperature[h])) return DEA_ERR_TEMPERATURE;
+        if (!(a->temperature[h] >= DEA__LEAST_TEMPERATURE) || !dea__finite((double)a->temperature[h]))
+            return DEA_ERR_TEMPERATURE;
     if (a->labels) {
         const size_t cells = (size_t)a->batch * (size_t)a->seq_q * (size_t)a->seq_k;
         for (size_t i = 0; i < cells; i++)
@@ -2532,7 +2538,8 @@ static void dea__plain_backward_batch(const dea__plain_call *call, int b, int h,
         memset(w->dk, 0, (size_t)tk * (size_t)d * sizeof *w->dk);
         dea__columns_times(a, b, de0, w->q, 1 / sqrt((double)d), 0, w->dk);
         dea__columns_times(a, b, de1, w->u, 2.0 / d, 1, w->dk);
-        for (int j = 0; j < keys; j++) {
+        const int seen = a->causal && tq < keys ? tq : keys; /* keys beyond have no gradient, and may be NaN */
+        for (int j = 0; j < seen; j++) {
             double column = 0; /* -k_j sum_i dE1_ij, over the queries that see key j */
             for (int i = a->causal ? j : 0; i < tq; i++) column += (double)de1[(size_t)i * (size_t)tk + (size_t)j];
             for (int c = 0; c < d; c++) {
@@ -2650,7 +2657,7 @@ typedef struct dea__buffers {
     dea__ahead *ahead; /* NULL, or the input of the worker's next head */
     dea__idx d, dp, n, np, block;
     dea_real temperature, poison; /* poison: 0, or NaN where gate parameters or keys are not finite */
-    int with_max;                 /* t sqrt(n) > 80: exp of a score might overflow; see dea__mild, dea__wild */
+    int with_max;                 /* t sqrt(n) > MILD: a score might be too large for exp; see dea__mild, dea__wild */
     dea__idx queries;             /* rows before the first that sees a key that is not finite (causal), else all */
     dea__idx last_bad;            /* backward: the last row left out as not finite, or -1 */
     /* parameters of the head */
@@ -3029,6 +3036,10 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
             DEA__EACH dea__store(p + j + v * DEA__LANES, x[v]);
             DEA__EACH x[v] = x[v] * dea__load(d + j + v * DEA__LANES);
         }
+        if (any) { /* a key that this row does not see may be infinite here, by its value or its energies: 0 times it is not 0 */
+            DEA__EACH x[v] =
+                dea__pick((dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0)), x[v], dea__splat(0));
+        }
         DEA__EACH z[v] = z[v] * x[v];
         DEA__EACH x[v] = x[v] - z[v];
         DEA__EACH dea__store(d + j + v * DEA__LANES, x[v]);
@@ -3038,8 +3049,16 @@ DEA__INLINE void dea__slopes_steps(const int step, const int any, const dea__cel
         }
         DEA__EACH m0[v & 1] += x[v] * dea__load(c->keep + j + v * DEA__LANES);
         DEA__EACH m1[v & 1] += z[v] * dea__load(c->keep + j + v * DEA__LANES);
-        DEA__EACH r0[v & 1] += x[v] * dea__load(x_ + j + v * DEA__LANES);
-        DEA__EACH r1[v & 1] += z[v] * dea__load(y_ + j + v * DEA__LANES);
+        if (any) {
+            DEA__EACH {
+                const dea__ints seen = (dea__ints)(dea__load(c->keep + j + v * DEA__LANES) > dea__splat(0));
+                r0[v & 1] += x[v] * dea__pick(seen, dea__load(x_ + j + v * DEA__LANES), dea__splat(0));
+                r1[v & 1] += z[v] * dea__pick(seen, dea__load(y_ + j + v * DEA__LANES), dea__splat(0));
+            }
+        } else {
+            DEA__EACH r0[v & 1] += x[v] * dea__load(x_ + j + v * DEA__LANES);
+            DEA__EACH r1[v & 1] += z[v] * dea__load(y_ + j + v * DEA__LANES);
+        }
     }
     const dea__idx plane = DEA__BLOCK * DEA__LANES;
     dea__store(sums, dea__load(sums) + (m0[0] + m0[1]));
@@ -3206,7 +3225,7 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
     const dea__idx d = m->d, dp = m->dp, np = dea__round_up(n, DEA__PAD);
     m->n = n;
     m->np = np;
-    m->with_max = (double)m->temperature * sqrt((double)n) > 80;
+    m->with_max = (double)m->temperature * sqrt((double)n) > DEA__MILD;
     if (d != dp) {
         dea__pad_rows(n, n, d, dp, k, k_row, m->kc);
         k = m->kc;
@@ -3248,7 +3267,7 @@ static void dea__pack_keys(const dea_attention *a, const dea_real *k, dea__idx k
                 }
                 const dea__vec x = norm * per_width, g = (gate + bias) * unit;
                 norms += x;
-                poison += g;
+                poison += g - g; /* not g: a sum of large gates is no sign of anything */
                 dea__store(m->norm + j, x);
                 dea__store(m->gk + j, g);
                 for (int i = 0; i < DEA__LANES; i++) m->keep[j + i] = j + i < n ? (dea_real)1 : (dea_real)0;
@@ -5993,7 +6012,8 @@ DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uin
     const dea_status status = dea__check_layer(layer);
     if (status != DEA_OK) return status;
     if (!params) return DEA_ERR_NULL;
-    if (layer->use_temperature && !(layer->temperature > 0 && dea__finite(layer->temperature)))
+    if (layer->use_temperature &&
+        !(DEA__REAL(layer->temperature) >= DEA__LEAST_TEMPERATURE && dea__finite(layer->temperature)))
         return DEA_ERR_TEMPERATURE;
     const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
     const size_t square = (size_t)d_model * (size_t)d_model;

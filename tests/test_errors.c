@@ -233,6 +233,7 @@ SPOILER(dropout_1, v->p.a.dropout = 1)
 SPOILER(dropout_nan, v->p.a.dropout = (double)NAN)
 SPOILER(temperature_zero, v->p.temperature[1] = 0)
 SPOILER(temperature_negative, v->p.temperature[0] = -1)
+SPOILER(temperature_tiny, v->p.temperature[0] = (dea_real)1e-31)
 SPOILER(temperature_nan, v->p.temperature[1] = (double)NAN)
 SPOILER(temperature_infinite, v->p.temperature[1] = (double)INFINITY)
 
@@ -382,6 +383,7 @@ static void test_options(void **state) {
         {"dropout NaN", dropout_nan, DEA_ERR_DROPOUT, FORWARD | BACKWARD, 0},
         {"temperature 0", temperature_zero, DEA_ERR_TEMPERATURE, FORWARD | BACKWARD, 0},
         {"temperature -1", temperature_negative, DEA_ERR_TEMPERATURE, FORWARD | BACKWARD, 0},
+        {"temperature 1e-31", temperature_tiny, DEA_ERR_TEMPERATURE, FORWARD | BACKWARD, 0},
         {"temperature NaN", temperature_nan, DEA_ERR_TEMPERATURE, FORWARD | BACKWARD, 0},
         {"temperature infinite", temperature_infinite, DEA_ERR_TEMPERATURE, FORWARD | BACKWARD, 0},
         {"path 7", path_unknown, DEA_ERR_OPTION, EVERY_CALL, 1},

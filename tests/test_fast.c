@@ -260,28 +260,105 @@ static void test_gate_ties(void **state) {
     }
 }
 
-/* A causal row must not feel later keys, not even in its rounding: the last key grows, the rows before keep their bits. */
+/* A causal row must not feel later keys, not even in its rounding: the last key or value grows, up to where its energies or its
+ * products are infinite, and the rows before keep their bits. */
 static void test_causal_future(void **state) {
-    static const double factors[] = {30, 1e6, 1e15};
+    const double infinite = sizeof(dea_real) == sizeof(float) ? 1e19 : 1e154; /* once squared */
+    const double factors[] = {30, 1e6, 1e15, infinite, infinite * infinite};
     enum { T = 75, D = 16, ROWS = (T - 1) * D };
     for (int path = 0; path < 2; ++path)
         for (int i = 0; i < LENGTH(factors); ++i) {
             seed_numbers((uint64_t)i);
             problem p = tell(CAUSAL, 1, 1, T, D);
             memset(p.d_o + ROWS, 0, D * sizeof *p.d_o);
-            dea_real *o = take_reals(ROWS), *dq = take_reals(ROWS);
-            on(&p, path ? DEA_PATH_PLAIN : DEA_PATH_FAST, path ? DEA_ISA_AUTO : set_of(i));
-            for (int far = 0; far < 2; ++far) {
-                for (int c = 0; far && c < D; ++c) p.k[ROWS + c] *= (dea_real)factors[i];
-                p.g = take_gradients(&p);
-                forward(&p);
-                backward(&p);
-                if (!far) memcpy(o, p.o, ROWS * sizeof *o), memcpy(dq, p.g.dq, ROWS * sizeof *dq);
+            dea_real *o = take_reals(ROWS), *dq = take_reals(ROWS), *grown = i == 4 ? p.v : p.k;
+            for (int set = 0; set < (path ? 1 : LENGTH(sets)); ++set) {
+                dea_real kept[D];
+                memcpy(kept, grown + ROWS, sizeof kept);
+                on(&p, path ? DEA_PATH_PLAIN : DEA_PATH_FAST, path ? DEA_ISA_AUTO : set_of(set));
+                for (int far = 0; far < 2; ++far) {
+                    for (int c = 0; far && c < D; ++c) grown[ROWS + c] *= (dea_real)factors[i];
+                    p.g = take_gradients(&p);
+                    forward(&p);
+                    backward(&p);
+                    if (!far) memcpy(o, p.o, ROWS * sizeof *o), memcpy(dq, p.g.dq, ROWS * sizeof *dq);
+                }
+                assert_memory_equal(p.o, o, ROWS * sizeof *o);
+                assert_memory_equal(p.g.dq, dq, ROWS * sizeof *dq);
+                memcpy(grown + ROWS, kept, sizeof kept);
             }
-            assert_memory_equal(p.o, o, ROWS * sizeof *o);
-            assert_memory_equal(p.g.dq, dq, ROWS * sizeof *dq);
             release(state);
         }
+}
+
+/* A key that no query sees may hold anything: it gets zeros, whichever path. */
+static void test_unseen_keys(void **state) {
+    enum { TQ = 50, TK = 60, D = 12 };
+    for (int path = 0; path < 2; ++path) {
+        seed_numbers(6);
+        problem p = tell(CAUSAL, 1, 1, TK, D);
+        p.a.seq_q = TQ;
+        for (int c = 0; c < D; ++c) p.k[55 * D + c] = p.v[57 * D + c] = (dea_real)NAN;
+        on(&p, path ? DEA_PATH_PLAIN : DEA_PATH_FAST, DEA_ISA_AUTO);
+        forward(&p);
+        backward(&p);
+        assert_true(all_finite(p.o, TQ * D) && all_finite(p.g.dq, TQ * D));
+        assert_true(all_finite(p.g.dk, TK * D) && all_zero(p.g.dk + TQ * D, (TK - TQ) * D));
+        assert_true(all_finite(p.g.dv, TK * D) && all_zero(p.g.dv + TQ * D, (TK - TQ) * D));
+        release(state);
+    }
+}
+
+/* One key far along every query, a score just below 80: with values of 1e5 exp(score) times them is beyond a float, and a gradient
+ * of 1e-12 divided by the sum below one. */
+static void test_large_scores_and_values(void **state) {
+    static const int seqs[] = {300, 600, 1100};
+    for (int i = 0; i < LENGTH(seqs); ++i)
+        for (int small = 0; small < 2; ++small) {
+            enum { D = 8, QUERIES = 5 };
+            seed_numbers((uint64_t)i);
+            problem p = tell(TEMPERATURE, 1, 1, seqs[i], D);
+            p.a.seq_q = QUERIES;
+            p.temperature[0] = (dea_real)(79.6 / sqrt((double)seqs[i]));
+            for (int j = 0; j < seqs[i] * D; ++j) p.k[j] *= (dea_real)0.01, p.v[j] *= small ? 1 : (dea_real)1e5;
+            for (int c = 0; c < D * D; ++c) p.w_rel[c] = c % (D + 1) == 0;
+            for (int q = 0; q < QUERIES; ++q)
+                for (int c = 0; c < D; ++c) {
+                    p.q[q * D + c] = (dea_real)(c == 0 ? 1 + q : 0);
+                    if (small) p.d_o[q * D + c] *= (dea_real)1e-12;
+                }
+            p.k[7 * D] = 30;
+            problem plain = p;
+            plain.o = take_reals(p.o_count), plain.saved = take_reals(p.saved_count);
+            on(&plain, DEA_PATH_PLAIN, DEA_ISA_AUTO);
+            forward(&plain);
+            backward(&plain);
+            for (int set = 0; set < LENGTH(sets); ++set) {
+                p.g = take_gradients(&p);
+                on(&p, DEA_PATH_FAST, set_of(set));
+                forward(&p);
+                backward(&p);
+                compare("o", p.o, plain.o, QUERIES * D, limit);
+                compare("dv", p.g.dv, plain.g.dv, (size_t)(seqs[i] * D), limit);
+                assert_true(all_finite(p.g.dq, QUERIES * D) && all_finite(p.g.dk, (size_t)(seqs[i] * D)));
+            }
+            release(state);
+        }
+}
+
+/* Gate logits whose sum over the keys is beyond a float are saturated gates, nothing else. */
+static void test_large_gates(void **state) {
+    seed_numbers(8);
+    problem p = tell(0, 1, 1, 64, 8);
+    p.c_gate[0] = (dea_real)1e30;
+    problem plain = p;
+    plain.o = take_reals(p.o_count);
+    on(&plain, DEA_PATH_PLAIN, DEA_ISA_AUTO);
+    on(&p, DEA_PATH_FAST, DEA_ISA_AUTO);
+    forward(&plain);
+    forward(&p);
+    compare("o", p.o, plain.o, p.o_count, limit);
+    release(state);
 }
 
 /* With v and d_o all ones every query hands out 1: the weights that backward recomputes must sum to 1 as the forward's did. */
@@ -611,6 +688,9 @@ int main(void) {
         cmocka_unit_test_teardown(test_long, release),
         cmocka_unit_test_teardown(test_gate_ties, release),
         cmocka_unit_test_teardown(test_causal_future, release),
+        cmocka_unit_test_teardown(test_unseen_keys, release),
+        cmocka_unit_test_teardown(test_large_scores_and_values, release),
+        cmocka_unit_test_teardown(test_large_gates, release),
         cmocka_unit_test_teardown(test_weights_sum_to_one, release),
         cmocka_unit_test_teardown(test_large_temperature, release),
         cmocka_unit_test_teardown(test_extremes, release),
