@@ -9,7 +9,7 @@ mkdir -p "$out"
 printf '#define DEA_IMPLEMENTATION\n#include "dea.h"\n' >"$out/a.c"
 cp "$out/a.c" "$out/a.cpp"
 warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
-failed=0 built=0 skipped=0
+failed=0 built=0 skipped=0 refused=0
 
 build() { # build LABEL COMMAND...
     label=$1
@@ -26,6 +26,15 @@ build() { # build LABEL COMMAND...
         echo "$label: warnings or errors:"
         head -n 12 "$out/log"
         failed=$((failed + 1))
+    fi
+}
+
+refuses() { # refuses COMPILER FLAG: the header says why it will not be compiled so
+    if "$1" "$2" -I. -E "$out/a.c" >/dev/null 2>"$out/log" || ! grep -q "compile it without" "$out/log"; then
+        echo "$1 $2: not refused"
+        failed=$((failed + 1))
+    else
+        refused=$((refused + 1))
     fi
 }
 
@@ -46,8 +55,12 @@ for compiler in "gcc g++" "clang clang++"; do
             build "$cpp C++17 $macros" $cpp -std=c++17 $warn $macros "$out/a.cpp"
         fi
     done
+    for flag in -ffast-math -ffinite-math-only -funsafe-math-optimizations; do
+        if [ "$c$flag" = clang-funsafe-math-optimizations ]; then continue; fi # clang does not tell
+        if command -v "$c" >/dev/null; then refuses "$c" "$flag"; fi
+    done
     command -v "$c" >/dev/null || { echo "$c: not run: not installed" && skipped=$((skipped + 1)); }
     command -v "$cpp" >/dev/null || { echo "$cpp: not run: not installed" && skipped=$((skipped + 1)); }
 done
-echo "$built builds clean, $failed failed, $skipped not run"
+echo "$built builds clean, $refused refused as they should be, $failed failed, $skipped not run"
 [ "$failed" -eq 0 ] && [ "$built" -gt 0 ]
