@@ -70,11 +70,27 @@ typedef struct pattern {
     int steps, word[3];
 } pattern;
 
-/* Spouses are husband and wife: the bearer of a spouse has the other gender. */
+/* Spouses are husband and wife, and a child's two parents father and mother: the person (0: the first) who must be of another gender
+ * than the bearer of word `i`; -1: nobody. */
+static int other_gender_of(const pattern *p, int i) {
+    if (p->word[i] / 2 == SPOUSE) return i;
+    return i > 0 && p->word[i] / 2 == PARENT && p->word[i - 1] / 2 == CHILD ? i - 1 : -1;
+}
+
+/* Person 0 has no word yet, see first_gender. */
 static int genders_fit(const pattern *p) {
-    for (int i = 1; i < p->steps; i++)
-        if (p->word[i] / 2 == SPOUSE && p->word[i] % 2 == p->word[i - 1] % 2) return 0;
+    for (int i = 1; i < p->steps; i++) {
+        const int person = other_gender_of(p, i);
+        if (person > 0 && p->word[i] % 2 == p->word[person - 1] % 2) return 0;
+    }
     return 1;
+}
+
+/* Gender that the first person must have; -1: either. */
+static int first_gender(const pattern *p) {
+    for (int i = 0; i < p->steps; i++)
+        if (other_gender_of(p, i) == 0) return 1 - p->word[i] % 2;
+    return -1;
 }
 
 /* The word for the last person seen from the first; -1 if the rules derive none, or two bracketings disagree. */
@@ -218,7 +234,7 @@ static pattern draw_pattern(const data_stream *s, rng *r, int steps, int *no) {
 static int can_swap(const pattern *p, int yes, int *gender) {
     int last = p->word[p->steps - 1] % 2;
     if (yes / 2 == SIBLING || yes / 2 == SPOUSE) return 0;
-    if (p->word[0] / 2 == SPOUSE && p->word[0] % 2 == last) return 0;
+    if (first_gender(p) == 1 - last) return 0;
     *gender = last;
     return 1;
 }
@@ -251,9 +267,9 @@ static const char *put_link(data_story *story, person x, int word, person y) {
     return text;
 }
 
-/* Gender of the bearer of a chain's first word. */
-static int first_gender(rng *r, int word) {
-    return word / 2 == SPOUSE ? 1 - word % 2 : rng_coin(r);
+static int draw_first_gender(rng *r, const pattern *p) {
+    const int gender = first_gender(p);
+    return gender < 0 ? rng_coin(r) : gender;
 }
 
 static void draw_kinship(const data_stream *s, rng *r, data_story *story) {
@@ -272,14 +288,16 @@ static void draw_kinship(const data_stream *s, rng *r, data_story *story) {
             p = draw_pattern(s, r, steps, &no);
         }
         yes = answer(&p);
-        gender = first_gender(r, p.word[0]);
+        gender = draw_first_gender(r, &p);
     } while (swapped && !can_swap(&p, yes, &gender));
 
     person who[5] = {{gender, 0}};
     int people = steps == 1 ? 4 : steps + 1, links = steps == 1 ? 2 : steps;
     for (int i = 1; i <= steps; i++) who[i].gender = p.word[i - 1] % 2;
-    if (steps == 1)
-        who[2].gender = first_gender(r, no), who[3].gender = no % 2; /* the unrelated fact tells the false word */
+    if (steps == 1) { /* the unrelated fact tells the false word */
+        const pattern unrelated = {1, {no}};
+        who[2].gender = draw_first_gender(r, &unrelated), who[3].gender = no % 2;
+    }
     for (int i = 0; i < people; i++) draw_name(r, who, i);
 
     const char *group = put_group(story, &p), *premise = story_begin(story);
