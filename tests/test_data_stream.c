@@ -384,9 +384,9 @@ static int solve_kinship(const char *premise, const char *hypothesis, int *steps
     }
     *steps = s.n;
     for (int i = 0; i < s.n; i++) tell(&f, links[i][0], links[i][1], links[i][2]);
-    for (int i = 0; i < f.who.n; i++) /* a couple is a man and a woman: no child has two fathers */
+    for (int i = 0; i < f.who.n; i++) /* a couple is a man and a woman: nobody has two fathers, or husbands */
         for (int j = 0; j < i; j++)
-            if (same(&f, own(i), own(j)) && f.female[i] >= 0 && f.female[j] >= 0) assert_true(f.female[i] != f.female[j]);
+            if (same(&f, own(i), own(j)) && f.female[i] >= 0 && f.female[i] == f.female[j]) fail_msg("%s", premise);
     if (f.female[to] >= 0 && f.female[to] != is_female) return 0;
     /* the story must determine some relation between the two, in one direction or the other */
     int known = 0;
@@ -601,7 +601,7 @@ static uint64_t hash_story(uint64_t h, const data_story *story) {
 static void same_seed_same_bytes(void **state) {
     static const uint64_t expected[5] = {UINT64_C(0x083A8CDBA0D8F68C), UINT64_C(0x94510D185F541B52),
                                          UINT64_C(0xAA20DB9D8C15C6CB), UINT64_C(0x2524A997ABCA6C75),
-                                         UINT64_C(0x84CAF18E7FEB3AEB)};
+                                         UINT64_C(0x86B38EA3A5A46FA2)};
     static data_stream s;
     static data_story story;
     (void)state;

@@ -77,11 +77,12 @@ static int other_gender_of(const pattern *p, int i) {
     return i > 0 && p->word[i] / 2 == PARENT && p->word[i - 1] / 2 == CHILD ? i - 1 : -1;
 }
 
-/* Person 0 has no word yet, see first_gender. */
-static int genders_fit(const pattern *p) {
+/* Nobody has two spouses, two fathers or two mothers. Person 0 has no word yet, see first_gender. */
+static int can_be(const pattern *p) {
     for (int i = 1; i < p->steps; i++) {
         const int person = other_gender_of(p, i);
         if (person > 0 && p->word[i] % 2 == p->word[person - 1] % 2) return 0;
+        if (p->word[i] / 2 == SPOUSE && p->word[i - 1] / 2 == SPOUSE) return 0;
     }
     return 1;
 }
@@ -162,7 +163,7 @@ static void list_patterns(pattern_list *list, int steps, int split) {
     list->n = 0;
     for (int code = 0; code < WORDS * (WORDS + 1) * (WORDS + 1); code++) {
         pattern p = pattern_decode(code);
-        if (p.steps != steps || pattern_code(&p) != code || !genders_fit(&p)) continue;
+        if (p.steps != steps || pattern_code(&p) != code || !can_be(&p)) continue;
         int word = answer(&p);
         if (word < 0 || !in_split(&p, split) || list->n == MOST_PATTERNS) continue;
         list->at[list->n].code = (uint16_t)code;
