@@ -272,6 +272,7 @@ static void test_causal_future(void **state) {
             problem p = tell(CAUSAL, 1, 1, T, D);
             memset(p.d_o + ROWS, 0, D * sizeof *p.d_o);
             dea_real *o = take_reals(ROWS), *dq = take_reals(ROWS), *grown = i == 4 ? p.v : p.k;
+            for (int j = 0; i == 4 && j < ROWS; ++j) p.d_o[j] *= (dea_real)1e4;
             for (int set = 0; set < (path ? 1 : LENGTH(sets)); ++set) {
                 dea_real kept[D];
                 memcpy(kept, grown + ROWS, sizeof kept);
@@ -344,6 +345,27 @@ static void test_large_scores_and_values(void **state) {
             }
             release(state);
         }
+}
+
+/* One score far below all others, beyond what exp can take, while none is large. */
+static void test_a_score_far_below(void **state) {
+    enum { T = 20, D = 8 };
+    seed_numbers(12);
+    problem p = tell(TEMPERATURE, 1, 1, T, D);
+    p.temperature[0] = 25;
+    for (int j = 0; j < T * D; ++j) p.k[j] *= (dea_real)0.01, p.q[j] = (dea_real)(j % D == 0 ? 1 + j / D : 0);
+    for (int c = 0; c < D * D; ++c) p.w_rel[c] = c % (D + 1) == 0;
+    p.k[7 * D] = -30;
+    problem plain = p;
+    plain.o = take_reals(p.o_count), plain.saved = take_reals(p.saved_count);
+    on(&plain, DEA_PATH_PLAIN, DEA_ISA_AUTO);
+    forward(&plain);
+    for (int set = 0; set < LENGTH(sets); ++set) {
+        on(&p, DEA_PATH_FAST, set_of(set));
+        forward(&p);
+        compare("o", p.o, plain.o, p.o_count, limit);
+    }
+    release(state);
 }
 
 /* Gate logits whose sum over the keys is beyond a float are saturated gates, nothing else. */
@@ -690,6 +712,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_causal_future, release),
         cmocka_unit_test_teardown(test_unseen_keys, release),
         cmocka_unit_test_teardown(test_large_scores_and_values, release),
+        cmocka_unit_test_teardown(test_a_score_far_below, release),
         cmocka_unit_test_teardown(test_large_gates, release),
         cmocka_unit_test_teardown(test_weights_sum_to_one, release),
         cmocka_unit_test_teardown(test_large_temperature, release),
