@@ -426,6 +426,11 @@ static void test_settings(void **state) {
     settings_print_sources(&c, list, sizeof list);
     assert_string_equal(list, "babi18:2:0.86/0.7,isa:1:0.9,kinship@2:1:0.9:babi18");
     assert_true(c.plan[0].mark[0] == 0.86 && c.plan[0].mark[1] == 0.7 && c.plan[0].mark[4] == 0.7);
+    assert_int_equal(settings_sources(&c, "babi16@stored:1234567:0.9,babi17:1:0.8400001", &error), 0);
+    settings_print_sources(&c, list, sizeof list);
+    assert_string_equal(list, "babi16@stored:1234567:0.9,babi17:1:0.8400001");
+    assert_int_equal(c.plan[0].kind, FEED_STORED);
+    assert_int_equal(settings_sources(&c, "babi18:2:0.86/0.7,isa", &error), 0);
     assert_int_equal(c.plan[0].kind, FEED_FRESH);
     assert_int_equal(c.plan[1].kind, FEED_STORED);
     static const char *const wrong[] = {"babi18:none", "babi18:1/2", "babi18:1:0.9/", "babi18:1:0.9/x",
@@ -533,23 +538,26 @@ static void test_program(void **state) {
     assert_int_equal(program(arguments, output, sizeof output), 0);
 }
 
-/* Ctrl-C: exit 130, and resuming from what was saved gives the bits of a run that was never stopped. */
-static void test_interrupt(void **state) {
-    (void)state;
-    char output[32768], arguments[400], command[512];
-    snprintf(arguments, sizeof arguments, "-p quick --set eval-every=1000 --steps 40 -o %s/never", folder);
+/* Ctrl-C: exit 130, and resuming from what was saved gives the bits of a run that was never stopped. `name` is of the two runs,
+ * `option` and `value` are theirs. */
+static void expect_same_after_stop(const char *name, const char *option, const char *value) {
+    char output[32768], arguments[400], command[512], stopped[160], log_path[160];
+    snprintf(stopped, sizeof stopped, "%s/%s-stopped", folder, name);
+    snprintf(log_path, sizeof log_path, "%s.jsonl", stopped);
+    snprintf(arguments, sizeof arguments, "-p quick --set eval-every=1000 --steps 40 %s %s -o %s/%s-never", option,
+             value, folder, name);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         if (!freopen("/dev/null", "w", stdout)) _exit(126);
-        execl("build/train", "train", "-p", "quick", "--set", "eval-every=1000", "--steps", "100000", "-o",
-              in_folder("stopped"), "--log", in_folder("stopped.jsonl"), (char *)NULL);
+        execl("build/train", "train", "-p", "quick", "--set", "eval-every=1000", "--steps", "100000", "-o", stopped,
+              "--log", log_path, option, value, (char *)NULL);
         _exit(127);
     }
     char line[4096];
     for (int tries = 0; tries < 2000; tries++) { /* until a few steps are done */
-        FILE *log = fopen(in_folder("stopped.jsonl"), "r");
+        FILE *log = fopen(log_path, "r");
         int count = 0;
         while (log && fgets(line, sizeof line, log)) count++;
         if (log) fclose(log);
@@ -560,11 +568,27 @@ static void test_interrupt(void **state) {
     kill(child, SIGINT);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
-    snprintf(arguments, sizeof arguments, "--resume %s/stopped/state.safetensors --steps 40 -o %s/stopped", folder,
-             folder);
+    snprintf(arguments, sizeof arguments, "--resume %s/state.safetensors --steps 40", stopped);
     assert_int_equal(program(arguments, output, sizeof output), 0);
-    snprintf(command, sizeof command, "cmp %s/never/last.safetensors %s/stopped/last.safetensors", folder, folder);
+    snprintf(command, sizeof command, "cmp %s/%s-never/last.safetensors %s/last.safetensors", folder, name, stopped);
     if (system(command)) fail_msg("resumed weights differ: %s", output);
+}
+
+static void test_interrupt(void **state) {
+    (void)state;
+    expect_same_after_stop("fresh", "--threads", "1");
+}
+
+/* Rows of a source that could be drawn fresh, taken as stored: babi16 is none of the preset's sources. */
+static void test_interrupt_on_stored_rows(void **state) {
+    (void)state;
+    FILE *file = fopen(in_folder("stored.tsv"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < 40; i++)
+        fprintf(file, "train\tbabi16\tColour\t%d\t%s\t1\tg%d\tthe frog is the %dth. it is %s.\tit is green.\n", i % 2,
+                i % 2 ? "true" : "hard", i / 2, i / 2, i % 2 ? "green" : "white");
+    fclose(file);
+    expect_same_after_stop("stored", "--data", in_folder("stored.tsv"));
 }
 
 int main(void) {
@@ -584,6 +608,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_program),
         cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_interrupt_on_stored_rows),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

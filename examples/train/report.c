@@ -123,7 +123,7 @@ void report_start(report *r, const char *preset, const char *data, const char *t
     print_hardware(t);
     fflush(stdout);
 
-    char sources[1024];
+    char sources[SETTINGS_SOURCES];
     settings_print_sources(&t->config, sources, sizeof sources);
     cJSON *json = event(r, "start");
     cJSON_AddStringToObject(json, "preset", preset);
