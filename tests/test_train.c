@@ -521,6 +521,13 @@ static void test_program(void **state) {
     assert_int_equal(access(in_folder("run/state.safetensors"), R_OK), 0);
     assert_int_equal(program(arguments, output, sizeof output), 1); /* the folder holds a run */
     assert_non_null(strstr(output, "holds a run already"));
+    /* So it does when the state is gone: the weights are what it is about. */
+    assert_int_equal(unlink(in_folder("run/state.safetensors")), 0);
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "best.safetensors"));
+    assert_int_equal(unlink(in_folder("run/best.safetensors")), 0);
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "last.safetensors"));
     /* Fine-tuning: a masked language model first, then its weights on pairs. */
     write_file(in_folder("text.txt"),
                "the box is bigger than the jar, and the jar fits inside the box.\nthe chest is old.\n");

@@ -547,10 +547,15 @@ static int open_resumed(run *x, state_run *saved, material *m, text_error *error
 /* A folder that holds a run is not written over by another one. */
 static int check_folder(const options *o, text_error *error) {
     char path[4200];
-    if (!o->resume && access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
+    if (o->resume) return 0;
+    if (access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
         return text_fail(error, "%s holds a run already; give another --out, or go on with it by --resume %s", o->out,
                          path);
-    return 0;
+    if (access(in_folder(path, o->out, "best.safetensors"), F_OK) &&
+        access(in_folder(path, o->out, "last.safetensors"), F_OK))
+        return 0;
+    return text_fail(error, "%s holds the weights of a run already; give another --out, or start from them by --init %s",
+                     o->out, path);
 }
 
 /* A resumed run in a folder of its own keeps the best weights so far beside its last ones. */
