@@ -20,6 +20,7 @@ static int products_only; /* skip what lies between the products */
 #include <unistd.h>
 
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "visualize/gnuplot.h"
 
 char *openblas_get_corename(void);
@@ -456,14 +457,6 @@ static int parse_number(const char *text, int high, int *value) {
     return 0;
 }
 
-/* What was printed must have arrived. */
-static int finish_stdout(int code) {
-    errno = 0;
-    if (!fflush(stdout) && !ferror(stdout)) return code;
-    fprintf(stderr, "bench: standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
-    return FAILED;
-}
-
 /* Returns -1 to go on, else the exit code. */
 static int read_options(int argc, char **argv, options *o) {
     static const struct option all[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'v'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
@@ -474,10 +467,10 @@ static int read_options(int argc, char **argv, options *o) {
         switch (c) {
         case 'h':
             fputs(help, stdout);
-            return finish_stdout(DONE);
+            return standard_finish("bench", DONE);
         case 'v':
             puts("bench " DEA_VERSION);
-            return finish_stdout(DONE);
+            return standard_finish("bench", DONE);
         case 'q':
             quick = 1, budget = 0.15;
             break;
@@ -596,6 +589,7 @@ static void measure(void) {
 int main(int argc, char **argv) {
     options o = {.isa = getenv("DEA_FORCE_ISA"), .isa_from = "the variable DEA_FORCE_ISA"};
     text_error error;
+    standard_open();
     int code = read_options(argc, argv, &o);
     if (code < 0) code = choose_isa(&o);
     if (code >= 0) return code;
@@ -611,5 +605,5 @@ int main(int argc, char **argv) {
     safe_file_abandon(&picture_file);
     cJSON_Delete(rows);
     if (status) fprintf(stderr, "bench: %s\n", error.message);
-    return finish_stdout(status ? FAILED : DONE);
+    return standard_finish("bench", status ? FAILED : DONE);
 }

@@ -682,6 +682,22 @@ static void test_bad_inputs(void **state) {
     unlink(broken);
 }
 
+/* What is printed must not get into the file that would take the number of a closed standard output. */
+static void test_closed_descriptors(void **state) {
+    (void)state;
+    char command[1024];
+    snprintf(command, sizeof command, "%s --ckpt %s --data %s --json %s --no-demo <&- >&- 2>&-", program, ckpt, data,
+             json);
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* the page is lost */
+    char *text = read_text(json);
+    cJSON *report = cJSON_ParseWithOpts(text, NULL, 1);
+    assert_non_null(report);
+    cJSON_Delete(report);
+    free(text);
+    unlink(json);
+}
+
 static void test_interruption(void **state) {
     (void)state;
     const pid_t child =
@@ -763,6 +779,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_program_without_gate),
         cmocka_unit_test(test_data_without_splits),
         cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_closed_descriptors),
         cmocka_unit_test(test_interruption),
         cmocka_unit_test(test_compare),
     };

@@ -545,10 +545,25 @@ static void test_program(void **state) {
     assert_int_equal(program(arguments, output, sizeof output), 0);
 }
 
+/* What is printed must not get into the log, which would take the number of a closed standard output. */
+static void test_closed_descriptors(void **state) {
+    (void)state;
+    char command[512], line[4096];
+    snprintf(command, sizeof command, "build/train -p quick --steps 2 -o %s/closed --log %s/closed.jsonl >&- 2>&-",
+             folder, folder);
+    (void)!system(command);
+    FILE *log = fopen(in_folder("closed.jsonl"), "r");
+    assert_non_null(log);
+    int events = 0;
+    for (; fgets(line, sizeof line, log); events++) assert_int_equal(line[0], '{');
+    fclose(log);
+    assert_true(events > 3);
+}
+
 /* Ctrl-C: exit 130, and resuming from what was saved gives the bits of a run that was never stopped. `name` is of the two runs,
  * `option` and `value` are theirs. */
 static void expect_same_after_stop(const char *name, const char *option, const char *value) {
-    char output[32768], arguments[400], command[512], stopped[160], log_path[160];
+    char output[32768], arguments[400], command[512], stopped[160], log_path[168];
     snprintf(stopped, sizeof stopped, "%s/%s-stopped", folder, name);
     snprintf(log_path, sizeof log_path, "%s.jsonl", stopped);
     snprintf(arguments, sizeof arguments, "-p quick --set eval-every=1000 --steps 40 %s %s -o %s/%s-never", option,
@@ -614,6 +629,7 @@ int main(void) {
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_program),
+        cmocka_unit_test(test_closed_descriptors),
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_on_stored_rows),
     };

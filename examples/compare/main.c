@@ -9,6 +9,7 @@
 
 #include "dea.h"
 #include "metrics/metrics.h"
+#include "text/standard.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2 };
 enum { RUNS = 64, FIGURES = 32, VARIANTS = 16, REPORT_LIMIT = 16 << 20 };
@@ -208,14 +209,15 @@ int main(int argc, char **argv) {
                                         {NULL, 0, NULL, 0}};
     static comparison c;
     int markdown = 0, option, status = DONE;
+    standard_open();
     opterr = 0;
     while ((option = getopt_long(argc, argv, "", all, NULL)) != -1) {
         if (option == 'm')
             markdown = 1;
         else if (option == 'h')
-            return fputs(help, stdout) < 0 || fflush(stdout) ? FAILED : DONE;
+            return fputs(help, stdout), standard_finish("compare", DONE);
         else if (option == 'V')
-            return printf("compare %s\n", DEA_VERSION) < 0 || fflush(stdout) ? FAILED : DONE;
+            return puts("compare " DEA_VERSION), standard_finish("compare", DONE);
         else {
             fprintf(stderr, "compare: unknown option %s; see compare --help\n", argv[optind - 1]);
             return USAGE;
@@ -229,6 +231,5 @@ int main(int argc, char **argv) {
     if (status == DONE && !c.first) status = fail(c.variants[0].name, "no run has been made yet");
     if (status == DONE) print_table(&c, markdown);
     cJSON_Delete(c.first);
-    if (status == DONE && (fflush(stdout) || ferror(stdout))) status = fail("standard output", strerror(errno));
-    return status;
+    return standard_finish("compare", status);
 }

@@ -16,6 +16,7 @@
 #include "dea.h"
 #include "text/rows.h"
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "text/string_map.h"
 #include "text/tsv.h"
 
@@ -110,7 +111,7 @@ static int read_options(int argc, char **argv, const char *allowed, options *o) 
                 fputs(help, stdout);
             else
                 printf("data %s\n", DEA_VERSION);
-            exit(fflush(stdout) ? FAILED : DONE);
+            exit(standard_finish("data", DONE));
         }
         if (!strchr(allowed, c)) {
             const struct option *given = all;
@@ -173,14 +174,6 @@ static void on_interrupt(int signal) {
 static int failed(const text_error *error) {
     fprintf(stderr, "data: %s\n", error->message);
     return interrupted ? 130 : FAILED;
-}
-
-static int finish_stdout(void) {
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "data: standard output: %s\n", strerror(errno));
-        return FAILED;
-    }
-    return DONE;
 }
 
 /* Where rows go: a file that appears when it is whole, or standard output. */
@@ -274,7 +267,7 @@ static int build(int argc, char **argv, options *o) {
                 out, list.count);
     safe_file_abandon(&file.safe);
     rows_free(&list);
-    return status ? status : finish_stdout();
+    return status ? status : standard_finish("data", DONE);
 }
 
 /* ---- wordpairs */
@@ -298,7 +291,7 @@ static int wordpairs(int argc, char **argv, options *o) {
     for (int i = 0; i < notes.n; i++) fprintf(stderr, "data: %s\n", notes.line[i]);
     fprintf(strcmp(out, "-") ? stdout : stderr, "%s: %zu pairs\n", out, list.count);
     rows_free(&list);
-    return finish_stdout();
+    return standard_finish("data", DONE);
 }
 
 /* ---- stats, show */
@@ -374,7 +367,7 @@ static int stats(int argc, char **argv, options *o) {
            all.count, longest_of_all);
     string_map_free(&all);
     rows_free(&list);
-    return finish_stdout();
+    return standard_finish("data", DONE);
 }
 
 static int show(int argc, char **argv, options *o) {
@@ -395,7 +388,7 @@ static int show(int argc, char **argv, options *o) {
         }
     }
     rows_free(&list);
-    return status ? status : finish_stdout();
+    return status ? status : standard_finish("data", DONE);
 }
 
 /* ---- stream */
@@ -404,7 +397,7 @@ static int list_stages(void) {
     for (const char *const *s = data_stream_sources(); *s; s++)
         for (int stage = 1; stage <= data_stream_stages(*s); stage++)
             printf("%-8s %d  %s\n", *s, stage, data_stream_describe(*s, stage));
-    return finish_stdout();
+    return standard_finish("data", DONE);
 }
 
 static int stream(int argc, char **argv, options *o) {
@@ -431,7 +424,7 @@ static int stream(int argc, char **argv, options *o) {
             printf("   %-5s %s   (%d steps, asks about %s)\n", story.rows[k].label ? "TRUE" : "FALSE",
                    story.rows[k].hypothesis, story.rows[k].steps, story.rows[k].group);
     }
-    status = finish_stdout();
+    status = standard_finish("data", DONE);
     return status ? status : interrupted ? 130 : DONE;
 }
 
@@ -441,6 +434,7 @@ int main(int argc, char **argv) {
         int (*run)(int, char **, options *);
     } commands[] = {{"build", build}, {"wordpairs", wordpairs}, {"stats", stats}, {"show", show}, {"stream", stream}};
     options o = {.build = build_defaults()};
+    standard_open();
     struct sigaction on = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &on, NULL);
     sigaction(SIGTERM, &on, NULL);

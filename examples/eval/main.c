@@ -14,6 +14,7 @@
 #include "eval/report.h"
 #include "text/rows.h"
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "train/pool.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
@@ -145,10 +146,10 @@ static int read_options(int argc, char **argv, options *o) {
             break;
         case HELP:
             fputs(help, stdout);
-            return fflush(stdout) ? FAILED : DONE;
+            return standard_finish("eval", DONE);
         case VERSION:
             printf("eval %s\n", DEA_VERSION);
-            return fflush(stdout) ? FAILED : DONE;
+            return standard_finish("eval", DONE);
         case ':':
             return usage("%s needs a value", argv[optind - 1]);
         default:
@@ -308,7 +309,6 @@ static int print_page(const report *r, const options *o, const dea_threads *thre
         if (demo_run(&paris, r->model, threads, error) != 0) return -1;
         demo_print(stdout, &paris);
     }
-    if (fflush(stdout) != 0) return text_fail(error, "standard output: %s", strerror(errno));
     return 0;
 }
 
@@ -358,6 +358,7 @@ static int evaluate(const options *o, const model *m, dataset *d, outputs *files
 
 int main(int argc, char **argv) {
     options o = {.split = "test", .seed = 42, .threads = 1, .baselines = 1, .demo = 1};
+    standard_open();
     const int code = read_options(argc, argv, &o);
     if (code >= 0) return code;
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -376,7 +377,7 @@ int main(int argc, char **argv) {
     safe_file_abandon(&files.predictions);
     free_dataset(&d);
     model_free(&m);
-    if (status == 0) return DONE;
+    if (status == 0) return standard_finish("eval", DONE);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r");
     fprintf(stderr, "eval: %s\n", error.message);
     return interrupted ? INTERRUPTED : FAILED;

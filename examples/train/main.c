@@ -14,6 +14,7 @@
 #include "text/plain.h"
 #include "text/row_copy.h"
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "train/hardware.h"
 #include "train/report.h"
 #include "train/settings.h"
@@ -554,7 +555,8 @@ static int check_folder(const options *o, text_error *error) {
     if (access(in_folder(path, o->out, "best.safetensors"), F_OK) &&
         access(in_folder(path, o->out, "last.safetensors"), F_OK))
         return 0;
-    return text_fail(error, "%s holds the weights of a run already; give another --out, or start from them by --init %s",
+    return text_fail(error,
+                     "%s holds the weights of a run already; give another --out, or start from them by --init %s",
                      o->out, path);
 }
 
@@ -584,6 +586,7 @@ int main(int argc, char **argv) {
     text_error error = {""};
     material m = {0};
     state_run saved = {0};
+    standard_open();
     int code = parse(&x.o, argc, argv);
     if (code != DONE) return code < 0 ? DONE : code;
     hardware_one_blas_thread();

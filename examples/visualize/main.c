@@ -14,6 +14,7 @@
 #include "data/stream.h"
 #include "text/row_copy.h"
 #include "text/rows.h"
+#include "text/standard.h"
 #include "train/hardware.h"
 #include "train/pool.h"
 #include "visualize/ascii.h"
@@ -191,10 +192,10 @@ static int read_options(int argc, char **argv, options *o) {
             break;
         case 'h':
             fputs(help, stdout);
-            return fflush(stdout) ? FAILED : DONE;
+            return standard_finish("visualize", DONE);
         case 'V':
             puts("visualize " DEA_VERSION);
-            return fflush(stdout) ? FAILED : DONE;
+            return standard_finish("visualize", DONE);
         case ':':
             return usage("%s needs a value", argv[optind - 1]);
         default:
@@ -393,10 +394,9 @@ static int terminal_columns(void) {
     return 100;
 }
 
-static int print_ascii(const options *o, const view *v, text_error *error) {
+static void print_ascii(const options *o, const view *v) {
     const int layer = o->layer < 0 ? 0 : o->layer, head = o->head < 0 ? 0 : o->head;
     ascii_heatmap(stdout, v, o->map, layer, head, terminal_columns());
-    return fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
 }
 
 /* ---- all of it */
@@ -497,7 +497,7 @@ static int draw(work *w, const options *o, const char *log, text_error *error) {
     if (o->query >= 0 && !report.finishes)
         fputs("visualize: no photo-finish for this query: one key wins for every alpha\n", stderr);
     printf("%d figures; open %s/index.html\n", report.figures, o->out);
-    return fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
+    return 0;
 }
 
 int main(int argc, char **argv) {
@@ -510,6 +510,7 @@ int main(int argc, char **argv) {
                  .query = -1,
                  .threads = cpus(),
                  .map = VIEW_ATTENTION};
+    standard_open();
     const int code = read_options(argc, argv, &o);
     if (code >= 0) return code;
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -532,13 +533,16 @@ int main(int argc, char **argv) {
     if (status == 0) status = model_load(&w.m, from, &error);
     if (status == 0) status = check_head(&w.m, &o, &error);
     if (status == 0) status = look(&w, &o, from, &error);
-    if (status == 0) status = o.ascii ? print_ascii(&o, &w.c.v, &error) : draw(&w, &o, training, &error);
+    if (status == 0 && o.ascii)
+        print_ascii(&o, &w.c.v);
+    else if (status == 0)
+        status = draw(&w, &o, training, &error);
     capture_free(&w.c);
     curves_free(&w.training);
     if (w.has_labels) labeller_close(&w.labels);
     rows_free(&w.list);
     model_free(&w.m);
-    if (status == 0) return DONE;
+    if (status == 0) return standard_finish("visualize", DONE);
     if (isatty(STDERR_FILENO)) fputs("\r", stderr);
     fprintf(stderr, "visualize: %s\n", error.message);
     return interrupted ? INTERRUPTED : status == WRONG_CHOICE ? USAGE : FAILED;
