@@ -628,9 +628,12 @@ static void test_data_without_splits(void **state) {
 
 static void test_bad_inputs(void **state) {
     (void)state;
-    char path[96], broken[96];
+    char path[96], broken[96], linked[96], dotted[96];
     snprintf(path, sizeof path, "%s/other", folder);
     snprintf(broken, sizeof broken, "%s/broken", folder);
+    snprintf(linked, sizeof linked, "%s/linked", folder);
+    assert_int_equal(symlink(ckpt, linked), 0);
+    snprintf(dotted, sizeof dotted, "%s/./r.json", folder);
     assert_int_equal(RUN("--help"), 0);
     assert_int_equal(RUN("--version"), 0);
     const struct {
@@ -656,6 +659,9 @@ static void test_bad_inputs(void **state) {
          "/no/such/folder/r.json: cannot be written"},
         {{"--ckpt", ckpt, "--data", "/no/such", "--json", folder}, 1, "it is a folder; name a file in it"},
         {{"--ckpt", ckpt, "--data", path}, 1, "does not fit this data"},
+        {{"--ckpt", ckpt, "--data", data, "--json", data}, 2, "--json would write over the file of --data"},
+        {{"--ckpt", ckpt, "--json", linked}, 2, "--json would write over the file of --ckpt"},
+        {{"--ckpt", ckpt, "--json", json, "--predictions", dotted}, 2, "over the file of --predictions"},
     };
     write_text(
         path,
@@ -680,6 +686,7 @@ static void test_bad_inputs(void **state) {
     unlink(json);
     unlink(path);
     unlink(broken);
+    unlink(linked);
 }
 
 /* What is printed must not get into the file that would take the number of a closed standard output. */

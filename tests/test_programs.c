@@ -129,6 +129,21 @@ static void test_lost_output(void **state) {
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) expect_lost(commands[i]);
 }
 
+static void test_data(void **state) {
+    (void)state;
+    char command[256];
+    need("data");
+    FILE *file = fopen(in_folder("countries"), "w");
+    assert_non_null(file);
+    fputs("kept", file);
+    assert_int_equal(fclose(file), 0);
+    snprintf(command, sizeof command, "data build --countries %s/countries --out %s/countries", folder, folder);
+    assert_int_equal(run(command), 2);
+    assert_non_null(strstr(err, "--out would write over the file of --countries"));
+    slurp("countries", out);
+    assert_string_equal(out, "kept");
+}
+
 static void test_meta_tiny(void **state) {
     (void)state;
     static const wrong_run runs[] = {
@@ -188,10 +203,8 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paris),
-        cmocka_unit_test(test_lost_output),
-        cmocka_unit_test(test_meta_tiny),
-        cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_paris),     cmocka_unit_test(test_lost_output), cmocka_unit_test(test_data),
+        cmocka_unit_test(test_meta_tiny), cmocka_unit_test(test_bench),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

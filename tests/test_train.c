@@ -490,6 +490,9 @@ static void test_wrong_use(void **state) {
         {"-p quick --sources babi99 -o %s/a", "babi99", 1},
         {"-p quick -o /proc/no/folder", "/proc/no/folder", 1},
         {"-p quick --log %s/no/log -o %s/a", "--log", 1},
+        {"-p quick --data %s/bad.tsv --log %s/bad.tsv", "--log would write over the file of --data", 2},
+        {"-p quick --mlm %s/bad.tsv --log %s/./bad.tsv", "--log would write over the file of --mlm", 2},
+        {"-p quick -o %s/a --log %s/a/state.safetensors", "--log would write over the file of --out", 2},
     };
     write_file(in_folder("bad.tsv"), "1\tthe box is big.\tit is.\nyes\tno\n");
     write_file(in_folder("long.tsv"), "1\tthe box is bigger than the jar.\tit is.\n0\tthe box is big.\tit is.\n");

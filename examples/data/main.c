@@ -14,6 +14,7 @@
 #include "data/stream.h"
 #include "data/wordpairs.h"
 #include "dea.h"
+#include "text/file_use.h"
 #include "text/rows.h"
 #include "text/safe_file.h"
 #include "text/standard.h"
@@ -191,6 +192,12 @@ static int open_output(output *out, const char *path, text_error *error) {
     return 0;
 }
 
+static int writes_over_input(const options *o, const char *out) {
+    text_error error;
+    const file_use uses[] = {{"--out", out, 1}, {"--countries", o->build.countries, 0}};
+    return file_use_check(uses, 2, &error) ? usage("%s", error.message) : DONE;
+}
+
 static int write_rows(const rows *list, output *out, text_error *error) {
     for (size_t i = 0; i < list->count; i++) {
         if (tsv_write(out->file, &list->row[i], error)) return -1;
@@ -245,6 +252,7 @@ static int build(int argc, char **argv, options *o) {
     if (optind < argc) return usage("\"build\" takes no argument \"%s\"", argv[optind]);
     const char *out = o->out ? o->out : "data.tsv";
     FILE *to = strcmp(out, "-") ? stdout : stderr;
+    if (writes_over_input(o, out)) return USAGE;
     if (open_output(&file, out, &error)) return failed(&error);
     if (data_build(&o->build, &list, &notes, show_progress, NULL, &error)) {
         safe_file_abandon(&file.safe);
@@ -281,6 +289,7 @@ static int wordpairs(int argc, char **argv, options *o) {
     if (status) return status;
     if (optind < argc) return usage("\"wordpairs\" takes no argument \"%s\"", argv[optind]);
     const char *out = o->out ? o->out : "wordpairs.tsv";
+    if (writes_over_input(o, out)) return USAGE;
     if (open_output(&file, out, &error)) return failed(&error);
     if (wordpairs_build(&o->build, o->count ? (size_t)o->count : 3000, &list, &notes, &error) ||
         write_rows(&list, &file, &error)) {

@@ -12,6 +12,7 @@
 #include "eval/demo.h"
 #include "eval/probe.h"
 #include "eval/report.h"
+#include "text/file_use.h"
 #include "text/rows.h"
 #include "text/safe_file.h"
 #include "text/standard.h"
@@ -159,9 +160,16 @@ static int read_options(int argc, char **argv, options *o) {
     if (optind < argc) return usage("unexpected argument \"%s\"", argv[optind]);
     if (!o->checkpoint) return usage("%s is needed", "--ckpt FILE");
     const char *const splits[] = {"test", "dev", "train", "all"};
-    for (size_t i = 0; i < 4; i++)
-        if (strcmp(o->split, splits[i]) == 0) return -1;
-    return usage("--split takes test, dev, train or all, not \"%s\"", o->split);
+    int split = 0;
+    while (split < 4 && strcmp(o->split, splits[split]) != 0) split++;
+    if (split == 4) return usage("--split takes test, dev, train or all, not \"%s\"", o->split);
+    const file_use uses[] = {{"--json", o->json, 1},
+                             {"--predictions", o->predictions, 1},
+                             {"--ckpt", o->checkpoint, 0},
+                             {"--data", o->data, 0},
+                             {"--oracle", o->oracle, 0}};
+    text_error error;
+    return file_use_check(uses, sizeof uses / sizeof *uses, &error) ? usage("%s", error.message) : -1;
 }
 
 /* ---- progress and interruption ----------------------------------------------------------------------------------- */

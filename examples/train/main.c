@@ -11,6 +11,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model.h"
+#include "data/oracle.h"
+#include "text/file_use.h"
 #include "text/plain.h"
 #include "text/row_copy.h"
 #include "text/safe_file.h"
@@ -414,6 +416,23 @@ static const char *in_folder(char out[4200], const char *folder, const char *nam
     return out;
 }
 
+/* A resumed run replaces the state it comes from; any other output must be a file of its own. */
+static int check_files(const options *o, const char *oracle, const char *data, const char *mlm, text_error *error) {
+    char best[4200], last[4200], state[4200];
+    oracle_kind kind;
+    in_folder(state, o->out, "state.safetensors");
+    const file_use uses[] = {{"--log", o->log, 1},
+                             {"--out", in_folder(best, o->out, "best.safetensors"), 1},
+                             {"--out", in_folder(last, o->out, "last.safetensors"), 1},
+                             {"--out", state, 1},
+                             {"--data", data, 0},
+                             {"--mlm", mlm, 0},
+                             {"--init", o->init, 0},
+                             {"--resume", o->resume && file_same(o->resume, state) ? NULL : o->resume, 0},
+                             {"--oracle", oracle_by_name(oracle, &kind) ? oracle : NULL, 0}};
+    return file_use_check(uses, sizeof uses / sizeof *uses, error);
+}
+
 /* ---- a run */
 
 static volatile sig_atomic_t stop_signal;
@@ -508,36 +527,29 @@ static int open_new(run *x, material *m, text_error *error) {
     if (settings_preset(o->preset, &c))
         return usage("there is no preset '%s'; there are quick, small and paper", o->preset);
     snprintf(x->preset, sizeof x->preset, "%s", o->preset);
-    if (apply_settings(&c, o, error)) {
-        fprintf(stderr, "train: %s\n", error->message);
-        return USAGE;
-    }
+    x->data = o->data ? o->data : "";
+    x->mlm = o->mlm ? o->mlm : "";
+    if (apply_settings(&c, o, error) || check_files(o, c.oracle, x->data, x->mlm, error))
+        return usage("%s", error->message);
     if (load_material(m, o->data, o->mlm, error)) return FAILED;
     if (choose_sources(&c, o, m, error)) {
-        if (!o->sources) return FAILED;
-        fprintf(stderr, "train: %s\n", error->message);
-        return USAGE;
+        return o->sources ? usage("%s", error->message) : FAILED;
     }
     guard_gamma(&c, o);
     tokenizer *vocabulary =
         o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
     if (!vocabulary || trainer_open(&x->t, &c, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
-    if (o->init && load_weights(&x->t, o->init, error)) return FAILED;
-    x->data = o->data ? o->data : "";
-    x->mlm = o->mlm ? o->mlm : "";
-    return DONE;
+    return o->init && load_weights(&x->t, o->init, error) ? FAILED : DONE;
 }
 
 static int open_resumed(run *x, state_run *saved, material *m, text_error *error) {
     const options *o = &x->o;
     if (state_read_run(saved, o->resume, error)) return FAILED;
-    if (apply_settings(&saved->config, o, error)) {
-        fprintf(stderr, "train: %s\n", error->message);
-        return USAGE;
-    }
     memcpy(x->preset, saved->preset, sizeof x->preset);
     x->data = o->data ? o->data : saved->data;
     x->mlm = o->mlm ? o->mlm : saved->text;
+    if (apply_settings(&saved->config, o, error) || check_files(o, saved->config.oracle, x->data, x->mlm, error))
+        return usage("%s", error->message);
     if (load_material(m, x->data, x->mlm, error)) return FAILED;
     tokenizer *vocabulary = saved->vocabulary;
     saved->vocabulary = NULL;
