@@ -589,6 +589,9 @@ static void expect_same_after_stop(const char *name, const char *option, const c
         if (count > 3) break;
         nanosleep(&(struct timespec){0, 5000000}, NULL);
     }
+    snprintf(arguments, sizeof arguments, "-p quick -o %s", stopped); /* meanwhile the folder is the first run's own */
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "another train is running in this folder"));
     int status;
     kill(child, SIGINT);
     assert_int_equal(waitpid(child, &status, 0), child);

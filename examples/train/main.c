@@ -18,6 +18,7 @@
 #include "text/safe_file.h"
 #include "text/standard.h"
 #include "train/hardware.h"
+#include "train/lock.h"
 #include "train/report.h"
 #include "train/settings.h"
 #include "train/state.h"
@@ -416,6 +417,29 @@ static const char *in_folder(char out[4200], const char *folder, const char *nam
     return out;
 }
 
+/* A folder that holds a run is not written over by another one. */
+static int check_folder(const options *o, text_error *error) {
+    char path[4200];
+    if (o->resume) return 0;
+    if (access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
+        return text_fail(error, "%s holds a run already; give another --out, or go on with it by --resume %s", o->out,
+                         path);
+    if (access(in_folder(path, o->out, "best.safetensors"), F_OK) &&
+        access(in_folder(path, o->out, "last.safetensors"), F_OK))
+        return 0;
+    return text_fail(error,
+                     "%s holds the weights of a run already; give another --out, or start from them by --init %s",
+                     o->out, path);
+}
+
+/* Makes the folder and keeps other runs out of it, from before its state is read. */
+static int claim_folder(const options *o, text_error *error) {
+    if (make_folder(o->out, error)) return -1;
+    const int locked = lock_folder(o->out, error);
+    if (locked > 0) fprintf(stderr, "train: note: %s\n", error->message);
+    return locked < 0 ? -1 : check_folder(o, error);
+}
+
 /* A resumed run replaces the state it comes from; any other output must be a file of its own. */
 static int check_files(const options *o, const char *oracle, const char *data, const char *mlm, text_error *error) {
     char best[4200], last[4200], state[4200];
@@ -539,12 +563,13 @@ static int open_new(run *x, material *m, text_error *error) {
     tokenizer *vocabulary =
         o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
     if (!vocabulary || trainer_open(&x->t, &c, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
-    return o->init && load_weights(&x->t, o->init, error) ? FAILED : DONE;
+    if (o->init && load_weights(&x->t, o->init, error)) return FAILED;
+    return claim_folder(o, error) ? FAILED : DONE;
 }
 
 static int open_resumed(run *x, state_run *saved, material *m, text_error *error) {
     const options *o = &x->o;
-    if (state_read_run(saved, o->resume, error)) return FAILED;
+    if (claim_folder(o, error) || state_read_run(saved, o->resume, error)) return FAILED;
     memcpy(x->preset, saved->preset, sizeof x->preset);
     x->data = o->data ? o->data : saved->data;
     x->mlm = o->mlm ? o->mlm : saved->text;
@@ -555,21 +580,6 @@ static int open_resumed(run *x, state_run *saved, material *m, text_error *error
     saved->vocabulary = NULL;
     if (trainer_open(&x->t, &saved->config, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
     return state_restore(&x->t, o->resume, error) ? FAILED : DONE;
-}
-
-/* A folder that holds a run is not written over by another one. */
-static int check_folder(const options *o, text_error *error) {
-    char path[4200];
-    if (o->resume) return 0;
-    if (access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
-        return text_fail(error, "%s holds a run already; give another --out, or go on with it by --resume %s", o->out,
-                         path);
-    if (access(in_folder(path, o->out, "best.safetensors"), F_OK) &&
-        access(in_folder(path, o->out, "last.safetensors"), F_OK))
-        return 0;
-    return text_fail(error,
-                     "%s holds the weights of a run already; give another --out, or start from them by --init %s",
-                     o->out, path);
 }
 
 /* A resumed run in a folder of its own keeps the best weights so far beside its last ones. */
@@ -604,7 +614,7 @@ int main(int argc, char **argv) {
     hardware_one_blas_thread();
     if (check_folder(&x.o, &error)) return fail(&error);
     code = x.o.resume ? open_resumed(&x, &saved, &m, &error) : open_new(&x, &m, &error);
-    if (code == DONE && (make_folder(x.o.out, &error) || take_best(&x.o, &error))) code = FAILED;
+    if (code == DONE && take_best(&x.o, &error)) code = FAILED;
     if (code == DONE && x.t.step >= x.t.config.steps)
         printf("note: step %lld of %lld is done, so nothing is left to do; give more --steps to go on\n",
                (long long)x.t.step, (long long)x.t.config.steps);
