@@ -721,6 +721,8 @@ static void test_program(void **state) {
         {{"visualize", "--nope", NULL}, "visualize: unknown option --nope; see visualize --help\n"},
         {{"visualize", "--head", "x", NULL},
          "visualize: --head takes a whole number from 0 to 1000000000, not \"x\"; see visualize --help\n"},
+        {{"visualize", "--sample", "999999999", NULL},
+         "visualize: --sample takes a whole number from 0 to 100000, not \"999999999\"; see visualize --help\n"},
         {{"visualize", "--alpha", "2", NULL},
          "visualize: --alpha takes a number from 0 to 0.95, not \"2\"; see visualize --help\n"},
         {{"visualize", "--map", "foo", NULL},

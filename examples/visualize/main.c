@@ -23,7 +23,7 @@
 
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
 enum { WRONG_CHOICE = -2 }; /* beside 0 and -1: an option's value does not fit what was loaded */
-enum { PATH_BYTES = 4096, TRY_STORIES = 8 };
+enum { PATH_BYTES = 4096, TRY_STORIES = 8, MOST_SAMPLE = 100000 };
 
 static const char help[] =
     "usage: visualize [OPTIONS]\n"
@@ -41,7 +41,7 @@ static const char help[] =
     "CLUTRR\n"
     "                           (default: fresh stories of the sources whose words the model knows)\n"
     "        --row N            the example is row N of the data's test rows (default 1)\n"
-    "        --sample N         rows for the histogram (default 120; 0: none)\n"
+    "        --sample N         rows for the histogram, at most 100000 (default 120; 0: none)\n"
     "        --oracle NAME      relation, token, truth, wordpairs, none, or a cache file of alphas\n"
     "                           (default: the one the model was trained with)\n"
     "        --log FILE         training log, for the curves\n"
@@ -157,7 +157,8 @@ static int read_options(int argc, char **argv, options *o) {
             wrong = parse_integer(optarg, 1, most, &o->row);
             break;
         case SAMPLE:
-            wrong = parse_integer(optarg, 0, most, &o->sample);
+            wanted = "a whole number from 0 to 100000";
+            wrong = parse_integer(optarg, 0, MOST_SAMPLE, &o->sample);
             break;
         case ORACLE:
             o->oracle = optarg;
