@@ -617,6 +617,15 @@ static void test_interrupt_on_stored_rows(void **state) {
                 i % 2 ? "true" : "hard", i / 2, i / 2, i % 2 ? "green" : "white");
     fclose(file);
     expect_same_after_stop("stored", "--data", in_folder("stored.tsv"));
+    /* Moved data: the message says how to go on, and it does. */
+    char output[32768], arguments[400];
+    assert_int_equal(rename(in_folder("stored.tsv"), in_folder("moved.tsv")), 0);
+    snprintf(arguments, sizeof arguments, "--resume %s/stored-stopped/state.safetensors --steps 41", folder);
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "say by --data FILE where it is now"));
+    snprintf(arguments, sizeof arguments, "--resume %s/stored-stopped/state.safetensors --steps 41 --data %s/moved.tsv",
+             folder, folder);
+    assert_int_equal(program(arguments, output, sizeof output), 0);
 }
 
 int main(void) {

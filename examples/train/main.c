@@ -53,7 +53,9 @@ static const char help[] =
     "  where from and to\n"
     "    -o, --out DIR          (default run; with --resume the folder its file is in)\n"
     "        --init FILE        start from the weights and the vocabulary of a checkpoint\n"
-    "        --resume FILE      go on with a run from its state.safetensors; --steps may be changed, nothing else\n"
+    "        --resume FILE      go on with a run from its state.safetensors; of the training only --steps may be "
+    "changed;\n"
+    "                           --data and --mlm say where the same files are now, --log must be given again\n"
     "        --log FILE         every figure, as JSON lines\n"
     "    -t, --threads N        (default: the CPUs, at most 4); the result is the same for any number\n"
     "    -h, --help   -V, --version\n"
@@ -567,6 +569,14 @@ static int open_new(run *x, material *m, text_error *error) {
     return claim_folder(o, error) ? FAILED : DONE;
 }
 
+/* A state records paths as they were given, so that a relative one may not be found from another folder. */
+static int find_recorded(const char *option, const char *given, const char *recorded, const char *state,
+                         text_error *error) {
+    if (given || !*recorded || access(recorded, F_OK) == 0) return 0;
+    return text_fail(error, "%s: %s, which the run of %s reads; say by %s FILE where it is now", recorded,
+                     strerror(errno), state, option);
+}
+
 static int open_resumed(run *x, state_run *saved, material *m, text_error *error) {
     const options *o = &x->o;
     if (claim_folder(o, error) || state_read_run(saved, o->resume, error)) return FAILED;
@@ -575,7 +585,9 @@ static int open_resumed(run *x, state_run *saved, material *m, text_error *error
     x->mlm = o->mlm ? o->mlm : saved->text;
     if (apply_settings(&saved->config, o, error) || check_files(o, saved->config.oracle, x->data, x->mlm, error))
         return usage("%s", error->message);
-    if (load_material(m, x->data, x->mlm, error)) return FAILED;
+    if (find_recorded("--data", o->data, saved->data, o->resume, error) ||
+        find_recorded("--mlm", o->mlm, saved->text, o->resume, error) || load_material(m, x->data, x->mlm, error))
+        return FAILED;
     tokenizer *vocabulary = saved->vocabulary;
     saved->vocabulary = NULL;
     if (trainer_open(&x->t, &saved->config, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
