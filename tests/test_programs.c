@@ -119,13 +119,14 @@ static void test_paris(void **state) {
 
 static void test_lost_output(void **state) {
     (void)state;
-    static const char *const commands[] = {"data --version",   "data stream",        "eval --help",
-                                           "eval --version",   "compare --help",     "compare --version",
-                                           "visualize --help", "visualize --version"};
+    static const char *const commands[] = {
+        "data --version",    "data stream",      "eval --help",         "eval --version", "compare --help",
+        "compare --version", "visualize --help", "visualize --version", "train --help",   "train --version"};
     need("data");
     need("eval");
     need("compare");
     need("visualize");
+    need("train");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) expect_lost(commands[i]);
 }
 

@@ -554,13 +554,34 @@ static void test_closed_descriptors(void **state) {
     char command[512], line[4096];
     snprintf(command, sizeof command, "build/train -p quick --steps 2 -o %s/closed --log %s/closed.jsonl >&- 2>&-",
              folder, folder);
-    (void)!system(command);
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* what it printed was lost */
     FILE *log = fopen(in_folder("closed.jsonl"), "r");
     assert_non_null(log);
     int events = 0;
     for (; fgets(line, sizeof line, log); events++) assert_int_equal(line[0], '{');
     fclose(log);
     assert_true(events > 3);
+}
+
+/* A reader that goes away costs the report, not the run. */
+static void test_broken_pipe(void **state) {
+    (void)state;
+    char command[512], said[256] = "";
+    snprintf(command, sizeof command,
+             "{ build/train -p quick --steps 40 -o %s/pipe 2>%s/pipe.err; echo $? >%s/pipe.rc; } | :", folder, folder,
+             folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(access(in_folder("pipe/state.safetensors"), R_OK), 0);
+    FILE *file = fopen(in_folder("pipe.err"), "r");
+    assert_non_null(file);
+    assert_non_null(fgets(said, sizeof said, file));
+    fclose(file);
+    assert_non_null(strstr(said, "train: standard output: "));
+    file = fopen(in_folder("pipe.rc"), "r");
+    assert_non_null(file);
+    assert_int_equal(fgetc(file), '1');
+    fclose(file);
 }
 
 /* Ctrl-C: exit 130, and resuming from what was saved gives the bits of a run that was never stopped. `name` is of the two runs,
@@ -645,6 +666,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_program),
         cmocka_unit_test(test_closed_descriptors),
+        cmocka_unit_test(test_broken_pipe),
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_on_stored_rows),
     };

@@ -622,7 +622,8 @@ int main(int argc, char **argv) {
     state_run saved = {0};
     standard_open();
     int code = parse(&x.o, argc, argv);
-    if (code != DONE) return code < 0 ? DONE : code;
+    if (code != DONE) return code < 0 ? standard_finish("train", DONE) : code;
+    signal(SIGPIPE, SIG_IGN); /* `train | head`: goes on, saves, and reports the lost output at the end */
     hardware_one_blas_thread();
     if (check_folder(&x.o, &error)) return fail(&error);
     code = x.o.resume ? open_resumed(&x, &saved, &m, &error) : open_new(&x, &m, &error);
@@ -646,5 +647,5 @@ int main(int argc, char **argv) {
     trainer_close(&x.t);
     state_run_free(&saved);
     material_free(&m);
-    return code;
+    return standard_finish("train", code);
 }
