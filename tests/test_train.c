@@ -541,6 +541,16 @@ static void test_program(void **state) {
              folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     assert_non_null(strstr(output, "done at step 3"));
+    snprintf(arguments, sizeof arguments, "-p quick --init %s/lm/last.safetensors --set width=64 -o %s/wide", folder,
+             folder);
+    assert_int_equal(program(arguments, output, sizeof output), 2);
+    assert_non_null(strstr(output, "width cannot be 64: the shape of the model comes from --init"));
+    snprintf(arguments, sizeof arguments, "-p quick --init %s/lm/last.safetensors --temperature off -o %s/cold", folder,
+             folder);
+    assert_int_equal(program(arguments, output, sizeof output), 2);
+    snprintf(arguments, sizeof arguments, "-p quick --steps 1 --init %s/lm/last.safetensors --set width=32 -o %s/same",
+             folder, folder);
+    assert_int_equal(program(arguments, output, sizeof output), 0);
     snprintf(arguments, sizeof arguments, "-p quick --steps 2 --oracle truth -o %s/truth", folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     assert_non_null(strstr(output, "tells the answer"));

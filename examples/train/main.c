@@ -66,7 +66,7 @@ typedef struct options {
     const char *preset, *data, *mlm, *sources, *out, *init, *resume, *log, *oracle;
     const char *set[64]; /* NAME=VALUE, also those of options that have a name of their own */
     int sets, stored, threads, no_gate_loss;
-    const char *temperature, *alpha;
+    const char *alpha;
     char resumed_folder[4096];
     int changes; /* an option that a resumed run cannot take was given */
     const char *change;
@@ -182,8 +182,8 @@ static int parse_option(options *o, int key, const char *value) {
     case SEED:
         return assign(o, "seed", value);
     case TEMPERATURE:
-        o->temperature = value;
-        break;
+        if (!strcmp(value, "off")) return assign(o, "temperature-on", "0");
+        return assign(o, "temperature-on", "1") ? USAGE : assign(o, "temperature", value);
     case ALPHA:
         o->alpha = value;
         break;
@@ -353,20 +353,15 @@ static double number(const char *text) {
     return end == text || *end ? NAN : value;
 }
 
+static const char *set_name(const options *o, int i, char name[160]) {
+    snprintf(name, 160, "%.*s", (int)strcspn(o->set[i], "="), o->set[i]);
+    return name;
+}
+
 static int apply_settings(trainer_config *c, const options *o, text_error *error) {
-    for (int i = 0; i < o->sets; i++) {
-        char name[160];
-        const char *value = strchr(o->set[i], '=') + 1;
-        snprintf(name, sizeof name, "%.*s", (int)(value - 1 - o->set[i]), o->set[i]);
-        if (settings_set(c, name, value, error)) return -1;
-    }
-    if (o->temperature) {
-        c->model.use_temperature = strcmp(o->temperature, "off") != 0;
-        if (c->model.use_temperature && !(number(o->temperature) > 0 && number(o->temperature) <= 1000))
-            return text_fail(error, "--temperature is '%s'; it must be off, or a number above 0, at most 1000",
-                             o->temperature);
-        if (c->model.use_temperature && settings_set(c, "temperature", o->temperature, error)) return -1;
-    }
+    char name[160];
+    for (int i = 0; i < o->sets; i++)
+        if (settings_set(c, set_name(o, i, name), strchr(o->set[i], '=') + 1, error)) return -1;
     if (o->alpha && !(number(o->alpha) >= 0 && number(o->alpha) <= DEA_ALPHA_MAX))
         return text_fail(error, "--alpha is '%s'; it must be in [0, %g]", o->alpha, DEA_ALPHA_MAX);
     if (o->alpha && settings_set(c, "fixed-alpha", o->alpha, error)) return -1;
@@ -547,6 +542,26 @@ static tokenizer *take_model(trainer_config *c, const char *path, text_error *er
     return vocabulary;
 }
 
+static void get_setting(const trainer_config *c, const char *wanted, char value[64]) {
+    const char *name;
+    for (int i = 0; settings_get(c, i, &name, value); i++)
+        if (!strcmp(name, wanted)) return;
+}
+
+/* What was set must not be lost to the checkpoint's own value. */
+static int check_taken(const trainer_config *asked, const trainer_config *taken, const options *o, text_error *error) {
+    char name[160], wanted[64], has[64];
+    for (int i = 0; i < o->sets; i++) {
+        get_setting(asked, set_name(o, i, name), wanted);
+        get_setting(taken, name, has);
+        if (strcmp(wanted, has))
+            return text_fail(
+                error, "%s cannot be %s: the shape of the model comes from --init %s, where it is %s; leave one out",
+                name, wanted, o->init, has);
+    }
+    return 0;
+}
+
 static int open_new(run *x, material *m, text_error *error) {
     trainer_config c;
     const options *o = &x->o;
@@ -562,8 +577,13 @@ static int open_new(run *x, material *m, text_error *error) {
         return o->sources ? usage("%s", error->message) : FAILED;
     }
     guard_gamma(&c, o);
+    const trainer_config asked = c;
     tokenizer *vocabulary =
         o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
+    if (vocabulary && o->init && check_taken(&asked, &c, o, error)) {
+        tokenizer_free(vocabulary);
+        return usage("%s", error->message);
+    }
     if (!vocabulary || trainer_open(&x->t, &c, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
     if (o->init && load_weights(&x->t, o->init, error)) return FAILED;
     return claim_folder(o, error) ? FAILED : DONE;
