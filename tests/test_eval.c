@@ -660,6 +660,9 @@ static void test_bad_inputs(void **state) {
         {{"--ckpt", ckpt, "--data", "/no/such", "--json", folder}, 1, "it is a folder; name a file in it"},
         {{"--ckpt", ckpt, "--data", path}, 1, "does not fit this data"},
         {{"--ckpt", ckpt, "--data", data, "--json", data}, 2, "--json would write over the file of --data"},
+        {{"--ckpt", ckpt, "--json", ""}, 2, "--json needs the name of a file"},
+        {{"--ckpt", ckpt, "--predictions", ""}, 2, "--predictions needs the name of a file"},
+        {{"--ckpt", ckpt, "--oracle", "nix"}, 2, "relation, token, truth, wordpairs"},
         {{"--ckpt", ckpt, "--json", linked}, 2, "--json would write over the file of --ckpt"},
         {{"--ckpt", ckpt, "--json", json, "--predictions", dotted}, 2, "over the file of --predictions"},
     };
@@ -765,6 +768,7 @@ static void test_compare(void **state) {
     assert_int_equal(compare((const char *const[]){NULL}), 2);
     assert_int_equal(compare((const char *const[]){"--nonsense", NULL}), 2);
     assert_int_equal(compare((const char *const[]){"name", NULL}), 2);
+    assert_int_equal(compare((const char *const[]){base, base, NULL}), 2);
     assert_int_equal(compare((const char *const[]){"name=/no/such", NULL}), 1);
     snprintf(base, sizeof base, "base=%s", data);
     assert_int_equal(compare((const char *const[]){base, NULL}), 1);

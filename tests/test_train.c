@@ -345,7 +345,7 @@ static void test_stages(void **state) {
     for (int i = 0; i < 200; i++) assert_int_equal(feed_report(&f, rows_by_tag, correct), 0);
     assert_int_equal(f.source[0].state.stage, 2);
     feed_close(&f);
-    assert_int_equal(settings_sources(&c, "kinship:1:0.9:babi18", &error), 0);
+    assert_int_equal(settings_sources(&c, "kinship:1:0.9:babi18", &error), -1);
     assert_int_equal(feed_open(&f, c.plan, c.plans, NULL, NULL, 1, &error), -1);
     assert_non_null(strstr(error.message, "waits for"));
 }
@@ -485,9 +485,19 @@ static void test_wrong_use(void **state) {
         {"--resume %s/absent.safetensors -o %s/a", "absent.safetensors", 1},
         {"-p quick --oracle %s/absent.jsonl -o %s/a", "absent.jsonl", 1},
         {"-p quick --data %s/bad.tsv -o %s/a", "bad.tsv:2:", 1},
-        {"-p quick --data %s/devonly.tsv -o %s/a", "no row of split train", 1},
+        {"-p quick --data %s/devonly.tsv -o %s/a", "devonly.tsv: has no row of split train", 1},
         {"-p quick --set max-length=9 --data %s/long.tsv -o %s/a", "longer than the model's 9", 1},
-        {"-p quick --sources babi99 -o %s/a", "babi99", 1},
+        {"-p quick --sources babi99 -o %s/a", "'babi99' is no source of fresh stories", 2},
+        {"-p quick --sources babi18,babi18 -o %s/a", "named twice", 2},
+        {"-p quick --sources babi18:1:0.9:babi18 -o %s/a", "waits for itself", 2},
+        {"-p quick --sources babi18:1:0.9:kinship -o %s/a", "waits for 'kinship', which is not trained", 2},
+        {"-p quick --sources babi18:1:1.5 -o %s/a", "at most 1", 2},
+        {"-p quick --sources babi18@8 -o %s/a", "cannot start with 8", 2},
+        {"-p quick --set heads=3 -o %s/a", "multiple of the number of heads", 2},
+        {"-p quick --oracle nix -o %s/a", "relation, token, truth, wordpairs", 2},
+        {"-p quick --out ''", "--out needs", 2},
+        {"-p quick --data %s/bad2.tsv --sources foo -o %s/a", "bad2.tsv: has no row of split train and source 'foo'",
+         2},
         {"-p quick -o /proc/no/folder", "/proc/no/folder", 1},
         {"-p quick --log %s/no/log -o %s/a", "--log", 1},
         {"-p quick --data %s/bad.tsv --log %s/bad.tsv", "--log would write over the file of --data", 2},
@@ -495,6 +505,7 @@ static void test_wrong_use(void **state) {
         {"-p quick -o %s/a --log %s/a/state.safetensors", "--log would write over the file of --out", 2},
     };
     write_file(in_folder("bad.tsv"), "1\tthe box is big.\tit is.\nyes\tno\n");
+    write_file(in_folder("bad2.tsv"), "1\tthe box is big.\tit is.\n");
     write_file(in_folder("long.tsv"), "1\tthe box is bigger than the jar.\tit is.\n0\tthe box is big.\tit is.\n");
     write_file(in_folder("devonly.tsv"), "dev\town\tSize\t1\ttrue\t1\tg\tthe box is big.\tit is.\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -135,9 +135,14 @@ static int add_variant(comparison *c, char *argument) {
         fprintf(stderr, "compare: expected NAME=FILE[,FILE...], not \"%s\"; see compare --help\n", argument);
         return USAGE;
     }
+    *files++ = '\0';
+    for (int i = 0; i < c->variant_count; i++)
+        if (strcmp(c->variants[i].name, argument) == 0) {
+            fprintf(stderr, "compare: \"%s\" is given twice; join its files by commas; see compare --help\n", argument);
+            return USAGE;
+        }
     if (c->variant_count == VARIANTS) return fail(argument, "too many names; at most 16");
     variant *v = &c->variants[c->variant_count++];
-    *files++ = '\0';
     v->name = argument;
     for (char *path = strtok(files, ","); path; path = strtok(NULL, ",")) {
         const int status = add_run(c, v, path);

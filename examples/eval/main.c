@@ -9,6 +9,7 @@
 
 #include "checkpoint/model.h"
 #include "data/build.h"
+#include "data/oracle.h"
 #include "eval/demo.h"
 #include "eval/probe.h"
 #include "eval/report.h"
@@ -163,6 +164,9 @@ static int read_options(int argc, char **argv, options *o) {
     int split = 0;
     while (split < 4 && strcmp(o->split, splits[split]) != 0) split++;
     if (split == 4) return usage("--split takes test, dev, train or all, not \"%s\"", o->split);
+    if (o->json && !*o->json) return usage("--json needs %s", "the name of a file");
+    if (o->predictions && !*o->predictions) return usage("--predictions needs %s", "the name of a file");
+    if (o->oracle && !oracle_is_there(o->oracle)) return usage(ORACLE_WANTED, o->oracle);
     const file_use uses[] = {{"--json", o->json, 1},
                              {"--predictions", o->predictions, 1},
                              {"--ckpt", o->checkpoint, 0},

@@ -240,6 +240,9 @@ static int parse(options *o, int argc, char **argv) {
     if (o->resume && o->changes)
         return usage("--%s cannot be changed when a run is resumed; use --init to start a new one", o->change);
     if (o->stored && !o->data) return usage("--stored needs %s", "--data FILE");
+    if (o->out && !*o->out) return usage("--out needs %s", "the name of a folder");
+    if (o->log && !*o->log) return usage("--log needs %s", "the name of a file");
+    if (o->oracle && !oracle_is_there(o->oracle)) return usage(ORACLE_WANTED, o->oracle);
     if (!o->out) o->out = o->resume ? folder_of(o->resume, o->resumed_folder, sizeof o->resumed_folder) : "run";
     return DONE;
 }
@@ -328,6 +331,28 @@ static void drop_stored(trainer_config *c) {
     c->plans = kept;
 }
 
+/* A source of stored rows needs some to train on. */
+static int check_stored(const trainer_config *c, const options *o, const rows *stored, text_error *error) {
+    for (int i = 0; i < c->plans; i++) {
+        const char *name = c->plan[i].name;
+        size_t count = 0;
+        if (c->plan[i].kind != FEED_STORED) continue;
+        for (size_t k = 0; k < stored->count && !count; k++)
+            count += feed_is_train(&stored->row[k]) && !strcmp(stored->row[k].source, name);
+        if (count) continue;
+        if (!o->data)
+            return text_fail(
+                error,
+                "'%s' is no source of fresh stories (they are babi16, babi17, babi18, babi18b and kinship); give "
+                "--data FILE with rows of it",
+                name);
+        return text_fail(error,
+                         "%s: has no row of split train and source '%s'; give other data, or --sources that it has",
+                         o->data, name);
+    }
+    return 0;
+}
+
 static int choose_sources(trainer_config *c, const options *o, const material *m, text_error *error) {
     if (o->sources) {
         if (settings_sources(c, o->sources, error)) return -1;
@@ -341,7 +366,7 @@ static int choose_sources(trainer_config *c, const options *o, const material *m
     }
     if (m->has_text && find_plan(c, "text") < 0 && add_plan(c, "text", FEED_TEXT, 1, error)) return -1;
     c->model.language_model = find_plan(c, "text") >= 0;
-    return 0;
+    return check_stored(c, o, &m->stored, error);
 }
 
 /* ---- configuration */
@@ -358,6 +383,17 @@ static const char *set_name(const options *o, int i, char name[160]) {
     return name;
 }
 
+/* Sizes that make no model are told before any file is read; the vocabulary is still to come. */
+static int check_model(const trainer_config *c, text_error *error) {
+    char message[160];
+    encoder_config config = c->model;
+    config.vocab = config.max_length = 1;
+    encoder *e = encoder_new(&config, message);
+    if (!e) return text_fail(error, "%s", message);
+    encoder_free(e);
+    return 0;
+}
+
 static int apply_settings(trainer_config *c, const options *o, text_error *error) {
     char name[160];
     for (int i = 0; i < o->sets; i++)
@@ -372,7 +408,7 @@ static int apply_settings(trainer_config *c, const options *o, text_error *error
     if (c->model.fixed_alpha >= 0) c->oracle[0] = 0;
     if (c->batch_rows == 0 && c->batch_tokens == 0)
         return text_fail(error, "batch-rows and batch-tokens are both 0; set one");
-    return 0;
+    return check_model(c, error);
 }
 
 /* Labels that tell the answer must not be mixed into the scores, unless the user insists. */

@@ -170,6 +170,8 @@ static int source_field(feed_plan *plan, int field, const char *text, text_error
         const double number = strtod(text, &end);
         if (end == text || (*end && (field == 1 || *end != '/')) || !(number > 0 && number < 1e12))
             return text_fail(error, "'%s' is no weight or mark of source '%s'", text, plan->name);
+        if (field == 2 && number > 1)
+            return text_fail(error, "a mark is an accuracy, at most 1, not the '%s' of source '%s'", text, plan->name);
         if (field == 1) {
             plan->weight = number;
             return 0;
@@ -205,7 +207,8 @@ int settings_sources(trainer_config *config, const char *list, text_error *error
         config->plan[config->plans++] = plan;
         list += length + (list[length] == ',');
     }
-    return config->plans ? 0 : text_fail(error, "the list of sources is empty");
+    if (!config->plans) return text_fail(error, "the list of sources is empty");
+    return feed_check(config->plan, config->plans, error);
 }
 
 /* As read: marks that repeat the one before at the end are left out. */

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "data/oracle.h"
 #include "data/stream.h"
 #include "text/row_copy.h"
 #include "text/rows.h"
@@ -209,6 +210,7 @@ static int read_options(int argc, char **argv, options *o) {
         }
     }
     if (optind < argc) return usage("unexpected argument \"%s\"", argv[optind]);
+    if (o->oracle && !oracle_is_there(o->oracle)) return usage(ORACLE_WANTED, o->oracle);
     if (!o->premise != !o->hypothesis) return usage("%s", "--premise and --hypothesis go together");
     if (o->premise && (is_blank(o->premise) || is_blank(o->hypothesis)))
         return usage("%s needs words", is_blank(o->premise) ? "--premise" : "--hypothesis");
