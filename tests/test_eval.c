@@ -256,6 +256,19 @@ static void test_models_that_do_not_fit(void **state) {
         if (!strstr(error.message, cases[i].what)) fail_msg("'%s' lacks '%s'", error.message, cases[i].what);
         assert_null(m.encoder);
     }
+    text_error error = {""};
+    model m;
+    checkpoint_pair pairs[MODEL_PAIRS];
+    char *text;
+    assert_int_equal(model_load(&m, ckpt, &error), 0);
+    const checkpoint_part weights = {"", &m.encoder->table, m.params};
+    m.params[dea_table_find(&m.encoder->table, "layer.0.attention.temperature")->offset + 1] = -2;
+    assert_int_equal(model_pairs(&m.encoder->config, m.vocabulary, pairs, &text, &error), 0);
+    assert_int_equal(checkpoint_save(path, &weights, 1, pairs, MODEL_PAIRS, NULL, &error), 0);
+    free(text);
+    model_free(&m);
+    assert_int_equal(model_load(&m, path, &error), -1);
+    assert_non_null(strstr(error.message, "spoilt: 'layer.0.attention.temperature' holds -2 for head 1"));
     unlink(path);
 }
 
