@@ -95,6 +95,12 @@ int model_config_parse(const char *name, const char *json, encoder_config *confi
     return status;
 }
 
+size_t model_parameters(const encoder *e) {
+    size_t count = 0;
+    for (int i = 0; i < e->table.count; i++) count += e->table.tensors[i].count;
+    return count;
+}
+
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 int model_pairs(const encoder_config *config, const tokenizer *vocabulary, checkpoint_pair *pairs, char **config_json,
