@@ -427,7 +427,7 @@ static const char help[] =
     "      --head-dim D    numbers a head, 1 to 1024: this alone (default: 64, 32, 80, 128); with --seq at that T\n"
     "      --json FILE     every row as JSON\n"
     "      --plot FILE     a PNG of GFLOP/s and workspace over T, at one thread; needs gnuplot\n"
-    "      --help, --version\n"
+    "  -h, --help   -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. FILE appears whole or not at all.\n";
 
@@ -459,16 +459,16 @@ static int parse_number(const char *text, int high, int *value) {
 
 /* Returns -1 to go on, else the exit code. */
 static int read_options(int argc, char **argv, options *o) {
-    static const struct option all[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'v'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
+    static const struct option all[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'V'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
                                         {"plot", 1, 0, 'p'}, {"isa", 1, 0, 'i'}, {"seq", 1, 0, 't'}, {"head-dim", 1, 0, 'd'},
                                         {0, 0, 0, 0}};
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, ":", all, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, ":hV", all, NULL)) != -1;) {
         switch (c) {
         case 'h':
             fputs(help, stdout);
             return standard_finish("bench", DONE);
-        case 'v':
+        case 'V':
             puts("bench " DEA_VERSION);
             return standard_finish("bench", DONE);
         case 'q':

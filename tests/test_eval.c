@@ -777,6 +777,11 @@ static void test_compare(void **state) {
     page = read_text(out);
     assert_non_null(strstr(page, "| all | 82.0 +-5.0 |\n"));
     free(page);
+    snprintf(other, sizeof other, "a|b=%s", path[0]);
+    assert_int_equal(compare((const char *const[]){"--markdown", other, NULL}), 0);
+    page = read_text(out);
+    assert_non_null(strstr(page, "|  | a\\|b |\n"));
+    free(page);
     assert_int_equal(compare((const char *const[]){"--help", NULL}), 0);
     assert_int_equal(compare((const char *const[]){NULL}), 2);
     assert_int_equal(compare((const char *const[]){"--nonsense", NULL}), 2);

@@ -64,17 +64,16 @@ static void expect_usage(const wrong_run *runs, size_t count) {
 #define EXPECT_USAGE(runs) expect_usage(runs, sizeof runs / sizeof *runs)
 
 static void expect_help(const char *program) {
+    static const char *const options[] = {"--help", "-h", "--version", "-V"};
     char command[64], start[64];
-    snprintf(command, sizeof command, "%s --help", program);
-    snprintf(start, sizeof start, "usage: %s", program);
-    assert_int_equal(run(command), 0);
-    assert_memory_equal(out, start, strlen(start));
-    assert_non_null(strstr(out, "Exit code"));
-    snprintf(command, sizeof command, "%s --version", program);
-    snprintf(start, sizeof start, "%s ", program);
-    assert_int_equal(run(command), 0);
-    assert_memory_equal(out, start, strlen(start));
-    assert_string_equal(err, "");
+    for (int i = 0; i < 4; i++) {
+        snprintf(command, sizeof command, "%s %s", program, options[i]);
+        snprintf(start, sizeof start, i < 2 ? "usage: %s" : "%s ", program);
+        assert_int_equal(run(command), 0);
+        assert_memory_equal(out, start, strlen(start));
+        assert_string_equal(err, "");
+        if (i < 2) assert_non_null(strstr(out, "Exit code"));
+    }
 }
 
 static void expect_told(const char *command, const char *where) {
@@ -115,6 +114,18 @@ static void test_paris(void **state) {
     const char *axis = strstr(out, "----+"), *legend = strstr(out, "beta + ");
     assert_true(axis && legend && axis < legend);
     assert_true(memchr(axis, '*', (size_t)(legend - axis)) && memchr(axis, '^', (size_t)(legend - axis)));
+}
+
+static void test_help(void **state) {
+    (void)state;
+    static const char *const programs[] = {"data", "train", "eval", "compare", "visualize"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        need(programs[i]);
+        expect_help(programs[i]);
+    }
+    assert_int_equal(run("../bench/ablation.sh --help"), 0);
+    assert_non_null(strstr(out, "SEEDS"));
+    assert_int_equal(run("../bench/ablation.sh more"), 2);
 }
 
 static void test_lost_output(void **state) {
@@ -204,8 +215,8 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paris),     cmocka_unit_test(test_lost_output), cmocka_unit_test(test_data),
-        cmocka_unit_test(test_meta_tiny), cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_paris), cmocka_unit_test(test_help),      cmocka_unit_test(test_lost_output),
+        cmocka_unit_test(test_data),  cmocka_unit_test(test_meta_tiny), cmocka_unit_test(test_bench),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -25,7 +25,7 @@ static const char help[] = "usage: compare [--markdown] NAME=FILE[,FILE...] ...\
                            "yet made, and is said.\n"
                            "\n"
                            "      --markdown           as a Markdown table\n"
-                           "      --help, --version\n"
+                           "  -h, --help   -V, --version\n"
                            "\n"
                            "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
 
@@ -176,10 +176,22 @@ static void print_cell(const comparison *c, const variant *v, int k, char cell[3
         snprintf(cell, 32, "%.*f +-%.*f%s", digits, mean, digits, interval.high - mean, mark);
 }
 
+/* A bar in a name is no border of the table. */
+static void print_markdown(const char *text) {
+    for (putchar(' '); *text; text++) printf(*text == '|' ? "\\%c" : "%c", *text);
+    fputs(" |", stdout);
+}
+
 static void print_line(const char *name, const char *const *cells, int count, int markdown) {
-    printf(markdown ? "| %s |" : "%-13s", name);
-    for (int i = 0; i < count; i++) printf(markdown ? " %s |" : " %16s", cells[i]);
-    printf("\n");
+    if (markdown) {
+        putchar('|');
+        print_markdown(name);
+        for (int i = 0; i < count; i++) print_markdown(cells[i]);
+    } else {
+        printf("%-13s", name);
+        for (int i = 0; i < count; i++) printf(" %16s", cells[i]);
+    }
+    putchar('\n');
 }
 
 static void print_table(const comparison *c, int markdown) {
@@ -216,7 +228,7 @@ int main(int argc, char **argv) {
     int markdown = 0, option, status = DONE;
     standard_open();
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "", all, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "hV", all, NULL)) != -1) {
         if (option == 'm')
             markdown = 1;
         else if (option == 'h')

@@ -48,7 +48,7 @@ static const char help[] =
     "          --split NAME       train, dev or test (default train)\n"
     "      -n, --count N          stories (default 10)\n"
     "      -s, --seed N           (default 42)\n"
-    "  data --help | --version\n"
+    "  data -h, --help | -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 failed (a source leaks, a file is broken, the disk is full), 2 wrong usage,\n"
     "130 stopped by Ctrl-C.\n";
@@ -104,7 +104,7 @@ static int read_options(int argc, char **argv, const char *allowed, options *o) 
     int c;
     uint64_t v = 0;
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":o:s:k:n:h", all, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":o:s:k:n:hV", all, NULL)) != -1) {
         if (c == ':') return usage("%s needs a value", argv[optind - 1]);
         if (c == '?') return usage("unknown option %s", argv[optind - 1]);
         if (c == 'h' || c == 'V') {

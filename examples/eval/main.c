@@ -45,7 +45,7 @@ static const char help[] =
     "      --threads N          1 to 256 (default 1); the figures are the same for any number\n"
     "      --no-baselines       leave the cheap baselines out\n"
     "      --no-demo            leave the Paris demo out\n"
-    "      --help, --version\n"
+    "  -h, --help   -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. Output files appear whole or not at all.\n";
 
@@ -75,21 +75,7 @@ static int parse_number(const char *text, uint64_t low, uint64_t high, uint64_t 
 
 /* Returns -1 to go on, else the exit code. */
 static int read_options(int argc, char **argv, options *o) {
-    enum {
-        CKPT = 256,
-        DATA,
-        SPLIT,
-        ORACLE,
-        SEED,
-        JSON,
-        PREDICTIONS,
-        THREADS,
-        CUT,
-        NO_BASELINES,
-        NO_DEMO,
-        HELP,
-        VERSION
-    };
+    enum { CKPT = 256, DATA, SPLIT, ORACLE, SEED, JSON, PREDICTIONS, THREADS, CUT, NO_BASELINES, NO_DEMO };
     static const struct option all[] = {{"ckpt", required_argument, NULL, CKPT},
                                         {"data", required_argument, NULL, DATA},
                                         {"split", required_argument, NULL, SPLIT},
@@ -101,13 +87,13 @@ static int read_options(int argc, char **argv, options *o) {
                                         {"cut", no_argument, NULL, CUT},
                                         {"no-baselines", no_argument, NULL, NO_BASELINES},
                                         {"no-demo", no_argument, NULL, NO_DEMO},
-                                        {"help", no_argument, NULL, HELP},
-                                        {"version", no_argument, NULL, VERSION},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {"version", no_argument, NULL, 'V'},
                                         {NULL, 0, NULL, 0}};
     uint64_t number;
     int c;
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":", all, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":hV", all, NULL)) != -1) {
         switch (c) {
         case CKPT:
             o->checkpoint = optarg;
@@ -146,10 +132,10 @@ static int read_options(int argc, char **argv, options *o) {
                 return usage("--threads takes 1 to 256, not \"%s\"", optarg);
             o->threads = (int)number;
             break;
-        case HELP:
+        case 'h':
             fputs(help, stdout);
             return standard_finish("eval", DONE);
-        case VERSION:
+        case 'V':
             printf("eval %s\n", DEA_VERSION);
             return standard_finish("eval", DONE);
         case ':':
