@@ -211,6 +211,36 @@ static void test_padding(void **state) {
     trainer_close(&t);
 }
 
+/* A step on a file that is one long word takes no longer than on another. */
+static void test_long_line(void **state) {
+    (void)state;
+    enum { BYTES = 8 << 20 };
+    static feed f;
+    text_error error = {""};
+    rows text = {0};
+    samples drawn = {0};
+    trainer_config c = quick();
+    char *line = malloc(BYTES + 1);
+    assert_non_null(line);
+    memset(line, 'a', BYTES);
+    line[BYTES] = '\0';
+    const row r = {"train", "text", "", -1, "", 0, "", line, ""};
+    assert_int_equal(rows_add(&text, &r, &error), 0);
+    tokenizer *v = trainer_vocabulary(&c, NULL, NULL, &error);
+    assert_int_equal(settings_sources(&c, "text", &error), 0);
+    assert_int_equal(feed_open(&f, c.plan, c.plans, NULL, &text, 1, &error), 0);
+    const clock_t begin = clock();
+    assert_int_equal(feed_draw(&f, 0, 512, 0, v, 128, NULL, &drawn, &error), 0);
+    const double spent = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    print_message("drawn in %.3f s\n", spent);
+    assert_true(spent < 1);
+    feed_close(&f);
+    samples_free(&drawn);
+    tokenizer_free(v);
+    rows_free(&text);
+    free(line);
+}
+
 static void test_masking(void **state) {
     (void)state;
     text_error error = {""};
@@ -687,6 +717,7 @@ int main(void) {
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_padding),
         cmocka_unit_test(test_masking),
+        cmocka_unit_test(test_long_line),
         cmocka_unit_test(test_stored_rows),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_share_of_stages),

@@ -251,11 +251,20 @@ static int add_stored(const drawing *d, int source) {
     return 0;
 }
 
+/* Of a paragraph no more is looked at than may fill a row: a file without line ends must not be read through for every draw. */
+static size_t bounded_length(const char *text, size_t max_length) {
+    enum { BYTES_A_TOKEN = 256 };
+    size_t length = strnlen(text, BYTES_A_TOKEN * max_length);
+    while (length && ((unsigned char)text[length] & 0xC0) == 0x80) length--; /* between characters */
+    return length;
+}
+
 static int add_text(const drawing *d, int source) {
     feed_source *s = &d->f->source[source];
     const uint64_t index = s->state.drawn;
     const char *text = d->f->text->row[next_unit(d->f, s, source)].premise;
-    if (encode_text(d->t, d->f->cache, text, strlen(text), d->max_length, &d->f->pair, d->error)) return -1;
+    if (encode_text(d->t, d->f->cache, text, bounded_length(text, d->max_length), d->max_length, &d->f->pair, d->error))
+        return -1;
     if (d->f->pair.length < 3) return 0; /* nothing but marks that the tokenizer drops */
     if (samples_add(d->out, &d->f->pair, -1, source * FEED_STAGES, d->error)) return -1;
     samples_mask_last(d->out, d->t, rng_derive(d->f->seed, STREAM_MASK), index);
