@@ -134,7 +134,7 @@ $(BUILD)/golden: tests/golden.c $(BUILD)/golden_double.o $(BUILD)/golden_float.o
 
 bench: $(BUILD)/bench ## build/bench: speed and memory beside the FMA peak; see build/bench --help
 
-BENCH_OBJ := $(patsubst %,$(BUILD)/examples/%.o,text/error text/safe_file text/utf8 visualize/gnuplot)
+BENCH_OBJ := $(patsubst %,$(BUILD)/examples/%.o,text/error text/safe_file text/standard text/utf8 visualize/gnuplot)
 
 $(BUILD)/bench: bench/bench.c $(BENCH_OBJ) dea.h
 	@mkdir -p $(@D)

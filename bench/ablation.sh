@@ -13,6 +13,19 @@
 #               VARIANTS  names out of the list below                 (all)
 #               THREADS   of each run                                 (2)
 #               MARKDOWN  1: the table as Markdown
+case ${1-} in
+'') ;;
+-h | --help)
+    echo 'usage: ablation.sh'
+    sed -n '2,/^set -u/{/^#/s/^# \{0,1\}//p;}' "$0"
+    printf '\n%s\n' 'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.'
+    exit 0
+    ;;
+*)
+    echo "ablation: takes no argument \"$1\"; see ablation.sh --help" >&2
+    exit 2
+    ;;
+esac
 set -u
 PROGRAMS=${PROGRAMS:-build} OUT=${OUT:-build/ablation} PRESET=${PRESET:-small} STEPS=${STEPS:-3000}
 SEEDS=${SEEDS:-1 2 3} THREADS=${THREADS:-2}

@@ -20,6 +20,7 @@ static int products_only; /* skip what lies between the products */
 #include <unistd.h>
 
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "visualize/gnuplot.h"
 
 char *openblas_get_corename(void);
@@ -426,7 +427,7 @@ static const char help[] =
     "      --head-dim D    numbers a head, 1 to 1024: this alone (default: 64, 32, 80, 128); with --seq at that T\n"
     "      --json FILE     every row as JSON\n"
     "      --plot FILE     a PNG of GFLOP/s and workspace over T, at one thread; needs gnuplot\n"
-    "      --help, --version\n"
+    "  -h, --help   -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. FILE appears whole or not at all.\n";
 
@@ -456,28 +457,20 @@ static int parse_number(const char *text, int high, int *value) {
     return 0;
 }
 
-/* What was printed must have arrived. */
-static int finish_stdout(int code) {
-    errno = 0;
-    if (!fflush(stdout) && !ferror(stdout)) return code;
-    fprintf(stderr, "bench: standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
-    return FAILED;
-}
-
 /* Returns -1 to go on, else the exit code. */
 static int read_options(int argc, char **argv, options *o) {
-    static const struct option all[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'v'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
+    static const struct option all[] = {{"help", 0, 0, 'h'}, {"version", 0, 0, 'V'}, {"quick", 0, 0, 'q'}, {"json", 1, 0, 'j'},
                                         {"plot", 1, 0, 'p'}, {"isa", 1, 0, 'i'}, {"seq", 1, 0, 't'}, {"head-dim", 1, 0, 'd'},
                                         {0, 0, 0, 0}};
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, ":", all, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, ":hV", all, NULL)) != -1;) {
         switch (c) {
         case 'h':
             fputs(help, stdout);
-            return finish_stdout(DONE);
-        case 'v':
+            return standard_finish("bench", DONE);
+        case 'V':
             puts("bench " DEA_VERSION);
-            return finish_stdout(DONE);
+            return standard_finish("bench", DONE);
         case 'q':
             quick = 1, budget = 0.15;
             break;
@@ -596,6 +589,7 @@ static void measure(void) {
 int main(int argc, char **argv) {
     options o = {.isa = getenv("DEA_FORCE_ISA"), .isa_from = "the variable DEA_FORCE_ISA"};
     text_error error;
+    standard_open();
     int code = read_options(argc, argv, &o);
     if (code < 0) code = choose_isa(&o);
     if (code >= 0) return code;
@@ -611,5 +605,5 @@ int main(int argc, char **argv) {
     safe_file_abandon(&picture_file);
     cJSON_Delete(rows);
     if (status) fprintf(stderr, "bench: %s\n", error.message);
-    return finish_stdout(status ? FAILED : DONE);
+    return standard_finish("bench", status ? FAILED : DONE);
 }

@@ -77,6 +77,9 @@ static void check(dea_status status) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help")))
+        return puts("usage: meta_bench [BLOCKS]\n\nTimes so many meta-attention blocks (1 to 1024, default 32), one after the "
+                    "other, against the FMA peak of one core.\n\nExit codes: 0 done, 1 failed, 2 wrong usage.") < 0 || fflush(stdout);
     const int count = argc == 2 ? atoi(argv[1]) : 32;
     if (argc > 2 || count < 1 || count > 1024)
         return fputs("meta_bench: takes BLOCKS, 1 to 1024 (default 32), and nothing else\n", stderr), 2;

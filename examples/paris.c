@@ -22,7 +22,7 @@ static const char help[] = "usage: paris\n"
                            "photo-finish of Paris. The last\n"
                            "line is PASS or FAIL.\n"
                            "\n"
-                           "      --help, --version\n"
+                           "  -h, --help   -V, --version\n"
                            "\n"
                            "Exit codes: 0 PASS, 1 FAIL or output that cannot be written, 2 wrong usage.\n";
 
@@ -254,16 +254,17 @@ static int run(void) {
 
 int main(int argc, char **argv) {
     if (argc == 1) return finish(run());
-    if (argc == 2 && !strcmp(argv[1], "--help")) {
+    const int wants_help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+    const int wants_version = argc > 1 && (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"));
+    if (argc == 2 && wants_help) {
         fputs(help, stdout);
         return finish(0);
     }
-    if (argc == 2 && !strcmp(argv[1], "--version")) {
+    if (argc == 2 && wants_version) {
         puts("paris " DEA_VERSION);
         return finish(0);
     }
-    const int known = !strcmp(argv[1], "--help") || !strcmp(argv[1], "--version");
-    const char *wrong = argv[known ? 2 : 1];
+    const char *wrong = argv[wants_help || wants_version ? 2 : 1];
     fprintf(stderr,
             *wrong == '-' ? "paris: unknown option %s; see paris --help\n"
                           : "paris: unexpected argument \"%s\"; see paris --help\n",

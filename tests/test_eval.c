@@ -256,6 +256,19 @@ static void test_models_that_do_not_fit(void **state) {
         if (!strstr(error.message, cases[i].what)) fail_msg("'%s' lacks '%s'", error.message, cases[i].what);
         assert_null(m.encoder);
     }
+    text_error error = {""};
+    model m;
+    checkpoint_pair pairs[MODEL_PAIRS];
+    char *text;
+    assert_int_equal(model_load(&m, ckpt, &error), 0);
+    const checkpoint_part weights = {"", &m.encoder->table, m.params};
+    m.params[dea_table_find(&m.encoder->table, "layer.0.attention.temperature")->offset + 1] = -2;
+    assert_int_equal(model_pairs(&m.encoder->config, m.vocabulary, pairs, &text, &error), 0);
+    assert_int_equal(checkpoint_save(path, &weights, 1, pairs, MODEL_PAIRS, NULL, &error), 0);
+    free(text);
+    model_free(&m);
+    assert_int_equal(model_load(&m, path, &error), -1);
+    assert_non_null(strstr(error.message, "spoilt: 'layer.0.attention.temperature' holds -2 for head 1"));
     unlink(path);
 }
 
@@ -628,9 +641,12 @@ static void test_data_without_splits(void **state) {
 
 static void test_bad_inputs(void **state) {
     (void)state;
-    char path[96], broken[96];
+    char path[96], broken[96], linked[96], dotted[96];
     snprintf(path, sizeof path, "%s/other", folder);
     snprintf(broken, sizeof broken, "%s/broken", folder);
+    snprintf(linked, sizeof linked, "%s/linked", folder);
+    assert_int_equal(symlink(ckpt, linked), 0);
+    snprintf(dotted, sizeof dotted, "%s/./r.json", folder);
     assert_int_equal(RUN("--help"), 0);
     assert_int_equal(RUN("--version"), 0);
     const struct {
@@ -656,6 +672,12 @@ static void test_bad_inputs(void **state) {
          "/no/such/folder/r.json: cannot be written"},
         {{"--ckpt", ckpt, "--data", "/no/such", "--json", folder}, 1, "it is a folder; name a file in it"},
         {{"--ckpt", ckpt, "--data", path}, 1, "does not fit this data"},
+        {{"--ckpt", ckpt, "--data", data, "--json", data}, 2, "--json would write over the file of --data"},
+        {{"--ckpt", ckpt, "--json", ""}, 2, "--json needs the name of a file"},
+        {{"--ckpt", ckpt, "--predictions", ""}, 2, "--predictions needs the name of a file"},
+        {{"--ckpt", ckpt, "--oracle", "nix"}, 2, "relation, token, truth, wordpairs"},
+        {{"--ckpt", ckpt, "--json", linked}, 2, "--json would write over the file of --ckpt"},
+        {{"--ckpt", ckpt, "--json", json, "--predictions", dotted}, 2, "over the file of --predictions"},
     };
     write_text(
         path,
@@ -680,6 +702,23 @@ static void test_bad_inputs(void **state) {
     unlink(json);
     unlink(path);
     unlink(broken);
+    unlink(linked);
+}
+
+/* What is printed must not get into the file that would take the number of a closed standard output. */
+static void test_closed_descriptors(void **state) {
+    (void)state;
+    char command[1024];
+    snprintf(command, sizeof command, "%s --ckpt %s --data %s --json %s --no-demo <&- >&- 2>&-", program, ckpt, data,
+             json);
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* the page is lost */
+    char *text = read_text(json);
+    cJSON *report = cJSON_ParseWithOpts(text, NULL, 1);
+    assert_non_null(report);
+    cJSON_Delete(report);
+    free(text);
+    unlink(json);
 }
 
 static void test_interruption(void **state) {
@@ -738,10 +777,16 @@ static void test_compare(void **state) {
     page = read_text(out);
     assert_non_null(strstr(page, "| all | 82.0 +-5.0 |\n"));
     free(page);
+    snprintf(other, sizeof other, "a|b=%s", path[0]);
+    assert_int_equal(compare((const char *const[]){"--markdown", other, NULL}), 0);
+    page = read_text(out);
+    assert_non_null(strstr(page, "|  | a\\|b |\n"));
+    free(page);
     assert_int_equal(compare((const char *const[]){"--help", NULL}), 0);
     assert_int_equal(compare((const char *const[]){NULL}), 2);
     assert_int_equal(compare((const char *const[]){"--nonsense", NULL}), 2);
     assert_int_equal(compare((const char *const[]){"name", NULL}), 2);
+    assert_int_equal(compare((const char *const[]){base, base, NULL}), 2);
     assert_int_equal(compare((const char *const[]){"name=/no/such", NULL}), 1);
     snprintf(base, sizeof base, "base=%s", data);
     assert_int_equal(compare((const char *const[]){base, NULL}), 1);
@@ -763,6 +808,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_program_without_gate),
         cmocka_unit_test(test_data_without_splits),
         cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_closed_descriptors),
         cmocka_unit_test(test_interruption),
         cmocka_unit_test(test_compare),
     };

@@ -64,31 +64,34 @@ static void expect_usage(const wrong_run *runs, size_t count) {
 #define EXPECT_USAGE(runs) expect_usage(runs, sizeof runs / sizeof *runs)
 
 static void expect_help(const char *program) {
+    static const char *const options[] = {"--help", "-h", "--version", "-V"};
     char command[64], start[64];
-    snprintf(command, sizeof command, "%s --help", program);
-    snprintf(start, sizeof start, "usage: %s", program);
-    assert_int_equal(run(command), 0);
-    assert_memory_equal(out, start, strlen(start));
-    assert_non_null(strstr(out, "Exit code"));
-    snprintf(command, sizeof command, "%s --version", program);
-    snprintf(start, sizeof start, "%s ", program);
-    assert_int_equal(run(command), 0);
-    assert_memory_equal(out, start, strlen(start));
-    assert_string_equal(err, "");
+    for (int i = 0; i < 4; i++) {
+        snprintf(command, sizeof command, "%s %s", program, options[i]);
+        snprintf(start, sizeof start, i < 2 ? "usage: %s" : "%s ", program);
+        assert_int_equal(run(command), 0);
+        assert_memory_equal(out, start, strlen(start));
+        assert_string_equal(err, "");
+        if (i < 2) assert_non_null(strstr(out, "Exit code"));
+    }
 }
 
-/* Output that is lost must be told: here into a device that is always full, which is only written to. */
-static void expect_full(const char *command) {
-    if (access("/dev/full", W_OK)) {
-        print_message("not run: this system has no /dev/full\n");
-        return;
-    }
+static void expect_told(const char *command, const char *where) {
     char line[512];
-    snprintf(line, sizeof line, "build/%s >/dev/full 2>%s/err", command, folder);
+    snprintf(line, sizeof line, "build/%s %s 2>%s/err", command, where, folder);
     const int status = system(line);
     slurp("err", err);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    assert_non_null(strstr(err, "standard output: "));
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || !strstr(err, "standard output: "))
+        fail_msg("%s: exit code %d, '%s'", line, WEXITSTATUS(status), err);
+}
+
+/* Output that is lost must be told: into nothing, and into a device that is always full, which is only written to. */
+static void expect_lost(const char *command) {
+    expect_told(command, ">&-");
+    if (access("/dev/full", W_OK))
+        print_message("not run: this system has no /dev/full\n");
+    else
+        expect_told(command, ">/dev/full");
 }
 
 static void test_paris(void **state) {
@@ -101,8 +104,8 @@ static void test_paris(void **state) {
     need("paris");
     expect_help("paris");
     EXPECT_USAGE(runs);
-    expect_full("paris");
-    expect_full("paris --help");
+    expect_lost("paris");
+    expect_lost("paris --help");
     assert_int_equal(run("paris"), 0);
     const size_t length = strlen(out);
     assert_true(length > 6);
@@ -111,6 +114,46 @@ static void test_paris(void **state) {
     const char *axis = strstr(out, "----+"), *legend = strstr(out, "beta + ");
     assert_true(axis && legend && axis < legend);
     assert_true(memchr(axis, '*', (size_t)(legend - axis)) && memchr(axis, '^', (size_t)(legend - axis)));
+}
+
+static void test_help(void **state) {
+    (void)state;
+    static const char *const programs[] = {"data", "train", "eval", "compare", "visualize"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        need(programs[i]);
+        expect_help(programs[i]);
+    }
+    assert_int_equal(run("../bench/ablation.sh --help"), 0);
+    assert_non_null(strstr(out, "SEEDS"));
+    assert_int_equal(run("../bench/ablation.sh more"), 2);
+}
+
+static void test_lost_output(void **state) {
+    (void)state;
+    static const char *const commands[] = {
+        "data --version",    "data stream",      "eval --help",         "eval --version", "compare --help",
+        "compare --version", "visualize --help", "visualize --version", "train --help",   "train --version"};
+    need("data");
+    need("eval");
+    need("compare");
+    need("visualize");
+    need("train");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) expect_lost(commands[i]);
+}
+
+static void test_data(void **state) {
+    (void)state;
+    char command[256];
+    need("data");
+    FILE *file = fopen(in_folder("countries"), "w");
+    assert_non_null(file);
+    fputs("kept", file);
+    assert_int_equal(fclose(file), 0);
+    snprintf(command, sizeof command, "data build --countries %s/countries --out %s/countries", folder, folder);
+    assert_int_equal(run(command), 2);
+    assert_non_null(strstr(err, "--out would write over the file of --countries"));
+    slurp("countries", out);
+    assert_string_equal(out, "kept");
 }
 
 static void test_meta_tiny(void **state) {
@@ -124,7 +167,7 @@ static void test_meta_tiny(void **state) {
     need("meta-tiny");
     expect_help("meta-tiny");
     EXPECT_USAGE(runs);
-    expect_full("meta-tiny --help");
+    expect_lost("meta-tiny --help");
 }
 
 static void test_bench(void **state) {
@@ -172,9 +215,8 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paris),
-        cmocka_unit_test(test_meta_tiny),
-        cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_paris), cmocka_unit_test(test_help),      cmocka_unit_test(test_lost_output),
+        cmocka_unit_test(test_data),  cmocka_unit_test(test_meta_tiny), cmocka_unit_test(test_bench),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

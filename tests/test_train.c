@@ -211,6 +211,36 @@ static void test_padding(void **state) {
     trainer_close(&t);
 }
 
+/* A step on a file that is one long word takes no longer than on another. */
+static void test_long_line(void **state) {
+    (void)state;
+    enum { BYTES = 8 << 20 };
+    static feed f;
+    text_error error = {""};
+    rows text = {0};
+    samples drawn = {0};
+    trainer_config c = quick();
+    char *line = malloc(BYTES + 1);
+    assert_non_null(line);
+    memset(line, 'a', BYTES);
+    line[BYTES] = '\0';
+    const row r = {"train", "text", "", -1, "", 0, "", line, ""};
+    assert_int_equal(rows_add(&text, &r, &error), 0);
+    tokenizer *v = trainer_vocabulary(&c, NULL, NULL, &error);
+    assert_int_equal(settings_sources(&c, "text", &error), 0);
+    assert_int_equal(feed_open(&f, c.plan, c.plans, NULL, &text, 1, &error), 0);
+    const clock_t begin = clock();
+    assert_int_equal(feed_draw(&f, 0, 512, 0, v, 128, NULL, &drawn, &error), 0);
+    const double spent = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    print_message("drawn in %.3f s\n", spent);
+    assert_true(spent < 1);
+    feed_close(&f);
+    samples_free(&drawn);
+    tokenizer_free(v);
+    rows_free(&text);
+    free(line);
+}
+
 static void test_masking(void **state) {
     (void)state;
     text_error error = {""};
@@ -345,7 +375,7 @@ static void test_stages(void **state) {
     for (int i = 0; i < 200; i++) assert_int_equal(feed_report(&f, rows_by_tag, correct), 0);
     assert_int_equal(f.source[0].state.stage, 2);
     feed_close(&f);
-    assert_int_equal(settings_sources(&c, "kinship:1:0.9:babi18", &error), 0);
+    assert_int_equal(settings_sources(&c, "kinship:1:0.9:babi18", &error), -1);
     assert_int_equal(feed_open(&f, c.plan, c.plans, NULL, NULL, 1, &error), -1);
     assert_non_null(strstr(error.message, "waits for"));
 }
@@ -426,6 +456,11 @@ static void test_settings(void **state) {
     settings_print_sources(&c, list, sizeof list);
     assert_string_equal(list, "babi18:2:0.86/0.7,isa:1:0.9,kinship@2:1:0.9:babi18");
     assert_true(c.plan[0].mark[0] == 0.86 && c.plan[0].mark[1] == 0.7 && c.plan[0].mark[4] == 0.7);
+    assert_int_equal(settings_sources(&c, "babi16@stored:1234567:0.9,babi17:1:0.8400001", &error), 0);
+    settings_print_sources(&c, list, sizeof list);
+    assert_string_equal(list, "babi16@stored:1234567:0.9,babi17:1:0.8400001");
+    assert_int_equal(c.plan[0].kind, FEED_STORED);
+    assert_int_equal(settings_sources(&c, "babi18:2:0.86/0.7,isa", &error), 0);
     assert_int_equal(c.plan[0].kind, FEED_FRESH);
     assert_int_equal(c.plan[1].kind, FEED_STORED);
     static const char *const wrong[] = {"babi18:none", "babi18:1/2", "babi18:1:0.9/", "babi18:1:0.9/x",
@@ -480,13 +515,27 @@ static void test_wrong_use(void **state) {
         {"--resume %s/absent.safetensors -o %s/a", "absent.safetensors", 1},
         {"-p quick --oracle %s/absent.jsonl -o %s/a", "absent.jsonl", 1},
         {"-p quick --data %s/bad.tsv -o %s/a", "bad.tsv:2:", 1},
-        {"-p quick --data %s/devonly.tsv -o %s/a", "no row of split train", 1},
+        {"-p quick --data %s/devonly.tsv -o %s/a", "devonly.tsv: has no row of split train", 1},
         {"-p quick --set max-length=9 --data %s/long.tsv -o %s/a", "longer than the model's 9", 1},
-        {"-p quick --sources babi99 -o %s/a", "babi99", 1},
+        {"-p quick --sources babi99 -o %s/a", "'babi99' is no source of fresh stories", 2},
+        {"-p quick --sources babi18,babi18 -o %s/a", "named twice", 2},
+        {"-p quick --sources babi18:1:0.9:babi18 -o %s/a", "waits for itself", 2},
+        {"-p quick --sources babi18:1:0.9:kinship -o %s/a", "waits for 'kinship', which is not trained", 2},
+        {"-p quick --sources babi18:1:1.5 -o %s/a", "at most 1", 2},
+        {"-p quick --sources babi18@8 -o %s/a", "cannot start with 8", 2},
+        {"-p quick --set heads=3 -o %s/a", "multiple of the number of heads", 2},
+        {"-p quick --oracle nix -o %s/a", "relation, token, truth, wordpairs", 2},
+        {"-p quick --out ''", "--out needs", 2},
+        {"-p quick --data %s/bad2.tsv --sources foo -o %s/a", "bad2.tsv: has no row of split train and source 'foo'",
+         2},
         {"-p quick -o /proc/no/folder", "/proc/no/folder", 1},
         {"-p quick --log %s/no/log -o %s/a", "--log", 1},
+        {"-p quick --data %s/bad.tsv --log %s/bad.tsv", "--log would write over the file of --data", 2},
+        {"-p quick --mlm %s/bad.tsv --log %s/./bad.tsv", "--log would write over the file of --mlm", 2},
+        {"-p quick -o %s/a --log %s/a/state.safetensors", "--log would write over the file of --out", 2},
     };
     write_file(in_folder("bad.tsv"), "1\tthe box is big.\tit is.\nyes\tno\n");
+    write_file(in_folder("bad2.tsv"), "1\tthe box is big.\tit is.\n");
     write_file(in_folder("long.tsv"), "1\tthe box is bigger than the jar.\tit is.\n0\tthe box is big.\tit is.\n");
     write_file(in_folder("devonly.tsv"), "dev\town\tSize\t1\ttrue\t1\tg\tthe box is big.\tit is.\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -509,13 +558,28 @@ static void test_program(void **state) {
     assert_string_equal(output, "train " DEA_VERSION "\n");
     snprintf(arguments, sizeof arguments, "-p quick -o %s/run --log %s/log.jsonl", folder, folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
-    assert_non_null(strstr(output, "parameters"));
+    static trainer t; /* the same model: padding of the arena is no parameter */
+    const trainer_config c = quick();
+    size_t parameters = 0;
+    char said[64];
+    open_run(&t, &c, 1);
+    for (int i = 0; i < t.e->table.count; i++) parameters += t.e->table.tensors[i].count;
+    trainer_close(&t);
+    snprintf(said, sizeof said, "parameters          %zu\n", parameters);
+    assert_non_null(strstr(output, said));
     assert_non_null(strstr(output, "alpha-hat against alpha"));
     assert_non_null(strstr(output, "done at step 30"));
     assert_int_equal(access(in_folder("run/best.safetensors"), R_OK), 0);
     assert_int_equal(access(in_folder("run/state.safetensors"), R_OK), 0);
     assert_int_equal(program(arguments, output, sizeof output), 1); /* the folder holds a run */
     assert_non_null(strstr(output, "holds a run already"));
+    /* So it does when the state is gone: the weights are what it is about. */
+    assert_int_equal(unlink(in_folder("run/state.safetensors")), 0);
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "best.safetensors"));
+    assert_int_equal(unlink(in_folder("run/best.safetensors")), 0);
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "last.safetensors"));
     /* Fine-tuning: a masked language model first, then its weights on pairs. */
     write_file(in_folder("text.txt"),
                "the box is bigger than the jar, and the jar fits inside the box.\nthe chest is old.\n");
@@ -526,6 +590,16 @@ static void test_program(void **state) {
              folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     assert_non_null(strstr(output, "done at step 3"));
+    snprintf(arguments, sizeof arguments, "-p quick --init %s/lm/last.safetensors --set width=64 -o %s/wide", folder,
+             folder);
+    assert_int_equal(program(arguments, output, sizeof output), 2);
+    assert_non_null(strstr(output, "width cannot be 64: the shape of the model comes from --init"));
+    snprintf(arguments, sizeof arguments, "-p quick --init %s/lm/last.safetensors --temperature off -o %s/cold", folder,
+             folder);
+    assert_int_equal(program(arguments, output, sizeof output), 2);
+    snprintf(arguments, sizeof arguments, "-p quick --steps 1 --init %s/lm/last.safetensors --set width=32 -o %s/same",
+             folder, folder);
+    assert_int_equal(program(arguments, output, sizeof output), 0);
     snprintf(arguments, sizeof arguments, "-p quick --steps 2 --oracle truth -o %s/truth", folder);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     assert_non_null(strstr(output, "tells the answer"));
@@ -533,38 +607,105 @@ static void test_program(void **state) {
     assert_int_equal(program(arguments, output, sizeof output), 0);
 }
 
-/* Ctrl-C: exit 130, and resuming from what was saved gives the bits of a run that was never stopped. */
-static void test_interrupt(void **state) {
+/* What is printed must not get into the log, which would take the number of a closed standard output. */
+static void test_closed_descriptors(void **state) {
     (void)state;
-    char output[32768], arguments[400], command[512];
-    snprintf(arguments, sizeof arguments, "-p quick --set eval-every=1000 --steps 40 -o %s/never", folder);
+    char command[512], line[4096];
+    snprintf(command, sizeof command, "build/train -p quick --steps 2 -o %s/closed --log %s/closed.jsonl >&- 2>&-",
+             folder, folder);
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* what it printed was lost */
+    FILE *log = fopen(in_folder("closed.jsonl"), "r");
+    assert_non_null(log);
+    int events = 0;
+    for (; fgets(line, sizeof line, log); events++) assert_int_equal(line[0], '{');
+    fclose(log);
+    assert_true(events > 3);
+}
+
+/* A reader that goes away costs the report, not the run. */
+static void test_broken_pipe(void **state) {
+    (void)state;
+    char command[512], said[256] = "";
+    snprintf(command, sizeof command,
+             "{ build/train -p quick --steps 40 -o %s/pipe 2>%s/pipe.err; echo $? >%s/pipe.rc; } | :", folder, folder,
+             folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(access(in_folder("pipe/state.safetensors"), R_OK), 0);
+    FILE *file = fopen(in_folder("pipe.err"), "r");
+    assert_non_null(file);
+    assert_non_null(fgets(said, sizeof said, file));
+    fclose(file);
+    assert_non_null(strstr(said, "train: standard output: "));
+    file = fopen(in_folder("pipe.rc"), "r");
+    assert_non_null(file);
+    assert_int_equal(fgetc(file), '1');
+    fclose(file);
+}
+
+/* Ctrl-C: exit 130, and resuming from what was saved gives the bits of a run that was never stopped. `name` is of the two runs,
+ * `option` and `value` are theirs. */
+static void expect_same_after_stop(const char *name, const char *option, const char *value) {
+    char output[32768], arguments[400], command[512], stopped[160], log_path[168];
+    snprintf(stopped, sizeof stopped, "%s/%s-stopped", folder, name);
+    snprintf(log_path, sizeof log_path, "%s.jsonl", stopped);
+    snprintf(arguments, sizeof arguments, "-p quick --set eval-every=1000 --steps 40 %s %s -o %s/%s-never", option,
+             value, folder, name);
     assert_int_equal(program(arguments, output, sizeof output), 0);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         if (!freopen("/dev/null", "w", stdout)) _exit(126);
-        execl("build/train", "train", "-p", "quick", "--set", "eval-every=1000", "--steps", "100000", "-o",
-              in_folder("stopped"), "--log", in_folder("stopped.jsonl"), (char *)NULL);
+        execl("build/train", "train", "-p", "quick", "--set", "eval-every=1000", "--steps", "100000", "-o", stopped,
+              "--log", log_path, option, value, (char *)NULL);
         _exit(127);
     }
     char line[4096];
     for (int tries = 0; tries < 2000; tries++) { /* until a few steps are done */
-        FILE *log = fopen(in_folder("stopped.jsonl"), "r");
+        FILE *log = fopen(log_path, "r");
         int count = 0;
         while (log && fgets(line, sizeof line, log)) count++;
         if (log) fclose(log);
         if (count > 3) break;
         nanosleep(&(struct timespec){0, 5000000}, NULL);
     }
+    snprintf(arguments, sizeof arguments, "-p quick -o %s", stopped); /* meanwhile the folder is the first run's own */
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "another train is running in this folder"));
     int status;
     kill(child, SIGINT);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
-    snprintf(arguments, sizeof arguments, "--resume %s/stopped/state.safetensors --steps 40 -o %s/stopped", folder,
-             folder);
+    snprintf(arguments, sizeof arguments, "--resume %s/state.safetensors --steps 40", stopped);
     assert_int_equal(program(arguments, output, sizeof output), 0);
-    snprintf(command, sizeof command, "cmp %s/never/last.safetensors %s/stopped/last.safetensors", folder, folder);
+    snprintf(command, sizeof command, "cmp %s/%s-never/last.safetensors %s/last.safetensors", folder, name, stopped);
     if (system(command)) fail_msg("resumed weights differ: %s", output);
+}
+
+static void test_interrupt(void **state) {
+    (void)state;
+    expect_same_after_stop("fresh", "--threads", "1");
+}
+
+/* Rows of a source that could be drawn fresh, taken as stored: babi16 is none of the preset's sources. */
+static void test_interrupt_on_stored_rows(void **state) {
+    (void)state;
+    FILE *file = fopen(in_folder("stored.tsv"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < 40; i++)
+        fprintf(file, "train\tbabi16\tColour\t%d\t%s\t1\tg%d\tthe frog is the %dth. it is %s.\tit is green.\n", i % 2,
+                i % 2 ? "true" : "hard", i / 2, i / 2, i % 2 ? "green" : "white");
+    fclose(file);
+    expect_same_after_stop("stored", "--data", in_folder("stored.tsv"));
+    /* Moved data: the message says how to go on, and it does. */
+    char output[32768], arguments[400];
+    assert_int_equal(rename(in_folder("stored.tsv"), in_folder("moved.tsv")), 0);
+    snprintf(arguments, sizeof arguments, "--resume %s/stored-stopped/state.safetensors --steps 41", folder);
+    assert_int_equal(program(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "say by --data FILE where it is now"));
+    snprintf(arguments, sizeof arguments, "--resume %s/stored-stopped/state.safetensors --steps 41 --data %s/moved.tsv",
+             folder, folder);
+    assert_int_equal(program(arguments, output, sizeof output), 0);
 }
 
 int main(void) {
@@ -576,6 +717,7 @@ int main(void) {
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_padding),
         cmocka_unit_test(test_masking),
+        cmocka_unit_test(test_long_line),
         cmocka_unit_test(test_stored_rows),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_share_of_stages),
@@ -583,7 +725,10 @@ int main(void) {
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_program),
+        cmocka_unit_test(test_closed_descriptors),
+        cmocka_unit_test(test_broken_pipe),
         cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_interrupt_on_stored_rows),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

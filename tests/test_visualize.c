@@ -490,6 +490,11 @@ static void test_gallery_without_gnuplot(void **state) {
     free(xml_characters(in_folder("deep/er/photo_finish_01.svg")));
     free(xml_characters(in_folder("deep/er/layer0_sheet.svg")));
     check_page(in_folder("deep/er/index.html"), &m);
+    FILE *stale = fopen(in_folder("deep/er/curves_loss.svg"), "w"); /* of an earlier run that had a log */
+    assert_non_null(stale);
+    fclose(stale);
+    assert_int_equal(gallery_make(&m.v, out, &options, &report, &error), 0);
+    assert_int_not_equal(access(in_folder("deep/er/curves_loss.svg"), F_OK), 0);
     made_view_close(&m);
 }
 
@@ -721,6 +726,8 @@ static void test_program(void **state) {
         {{"visualize", "--nope", NULL}, "visualize: unknown option --nope; see visualize --help\n"},
         {{"visualize", "--head", "x", NULL},
          "visualize: --head takes a whole number from 0 to 1000000000, not \"x\"; see visualize --help\n"},
+        {{"visualize", "--sample", "999999999", NULL},
+         "visualize: --sample takes a whole number from 0 to 100000, not \"999999999\"; see visualize --help\n"},
         {{"visualize", "--alpha", "2", NULL},
          "visualize: --alpha takes a number from 0 to 0.95, not \"2\"; see visualize --help\n"},
         {{"visualize", "--map", "foo", NULL},

@@ -95,6 +95,12 @@ int model_config_parse(const char *name, const char *json, encoder_config *confi
     return status;
 }
 
+size_t model_parameters(const encoder *e) {
+    size_t count = 0;
+    for (int i = 0; i < e->table.count; i++) count += e->table.tensors[i].count;
+    return count;
+}
+
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 int model_pairs(const encoder_config *config, const tokenizer *vocabulary, checkpoint_pair *pairs, char **config_json,
@@ -150,6 +156,23 @@ static int load_params(model *m, text_error *error) {
     return checkpoint_read(m->file, &weights, 1, CHECKPOINT_EXTRA_OK, error) < 0 ? -1 : 0;
 }
 
+/* By learning or by hand: the attention would refuse it without saying whose it is. */
+static int check_temperatures(const model *m, const char *path, text_error *error) {
+    static const char name[] = "attention.temperature";
+    for (int i = 0; i < m->encoder->table.count; i++) {
+        const dea_tensor *t = &m->encoder->table.tensors[i];
+        const size_t length = strlen(t->name);
+        if (length < sizeof name - 1 || strcmp(t->name + length - (sizeof name - 1), name) != 0) continue;
+        for (size_t h = 0; h < t->count; h++)
+            if (!(m->params[t->offset + h] >= (dea_real)1e-30))
+                return text_fail(error,
+                                 "%s: '%s' holds %g for head %zu, which must be at least 1e-30; use another copy or "
+                                 "train again",
+                                 path, t->name, (double)m->params[t->offset + h], h);
+    }
+    return 0;
+}
+
 /* A state file holds the weights and besides them moments, and nothing else. */
 static int check_extra(const model *m, const char *path, text_error *error) {
     for (int i = 0; i < checkpoint_tensors(m->file); i++) {
@@ -168,7 +191,7 @@ int model_load(model *m, const char *path, text_error *error) {
     *m = (model){0};
     m->file = checkpoint_open(path, NULL, error);
     if (m->file && load_vocabulary(m, path, error) == 0 && load_encoder(m, path, error) == 0 &&
-        check_extra(m, path, error) == 0 && load_params(m, error) == 0)
+        check_extra(m, path, error) == 0 && load_params(m, error) == 0 && check_temperatures(m, path, error) == 0)
         return 0;
     model_free(m);
     return -1;

@@ -29,6 +29,9 @@ typedef struct model {
     dea_real *params; /* encoder->table.elements, aligned to DEA_ALIGNMENT */
 } model;
 
+/* Numbers that are learnt: without the arena's padding between tensors. */
+size_t model_parameters(const encoder *e);
+
 /* Reads a weights file, or the weights of a state file. 0, or -1 with one line; then *m is {0}. A file whose vocabulary
  * does not fit its configuration is refused. */
 int model_load(model *m, const char *path, text_error *error);

@@ -9,6 +9,7 @@
 
 #include "dea.h"
 #include "metrics/metrics.h"
+#include "text/standard.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2 };
 enum { RUNS = 64, FIGURES = 32, VARIANTS = 16, REPORT_LIMIT = 16 << 20 };
@@ -24,7 +25,7 @@ static const char help[] = "usage: compare [--markdown] NAME=FILE[,FILE...] ...\
                            "yet made, and is said.\n"
                            "\n"
                            "      --markdown           as a Markdown table\n"
-                           "      --help, --version\n"
+                           "  -h, --help   -V, --version\n"
                            "\n"
                            "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
 
@@ -134,9 +135,14 @@ static int add_variant(comparison *c, char *argument) {
         fprintf(stderr, "compare: expected NAME=FILE[,FILE...], not \"%s\"; see compare --help\n", argument);
         return USAGE;
     }
+    *files++ = '\0';
+    for (int i = 0; i < c->variant_count; i++)
+        if (strcmp(c->variants[i].name, argument) == 0) {
+            fprintf(stderr, "compare: \"%s\" is given twice; join its files by commas; see compare --help\n", argument);
+            return USAGE;
+        }
     if (c->variant_count == VARIANTS) return fail(argument, "too many names; at most 16");
     variant *v = &c->variants[c->variant_count++];
-    *files++ = '\0';
     v->name = argument;
     for (char *path = strtok(files, ","); path; path = strtok(NULL, ",")) {
         const int status = add_run(c, v, path);
@@ -170,10 +176,22 @@ static void print_cell(const comparison *c, const variant *v, int k, char cell[3
         snprintf(cell, 32, "%.*f +-%.*f%s", digits, mean, digits, interval.high - mean, mark);
 }
 
+/* A bar in a name is no border of the table. */
+static void print_markdown(const char *text) {
+    for (putchar(' '); *text; text++) printf(*text == '|' ? "\\%c" : "%c", *text);
+    fputs(" |", stdout);
+}
+
 static void print_line(const char *name, const char *const *cells, int count, int markdown) {
-    printf(markdown ? "| %s |" : "%-13s", name);
-    for (int i = 0; i < count; i++) printf(markdown ? " %s |" : " %16s", cells[i]);
-    printf("\n");
+    if (markdown) {
+        putchar('|');
+        print_markdown(name);
+        for (int i = 0; i < count; i++) print_markdown(cells[i]);
+    } else {
+        printf("%-13s", name);
+        for (int i = 0; i < count; i++) printf(" %16s", cells[i]);
+    }
+    putchar('\n');
 }
 
 static void print_table(const comparison *c, int markdown) {
@@ -208,14 +226,15 @@ int main(int argc, char **argv) {
                                         {NULL, 0, NULL, 0}};
     static comparison c;
     int markdown = 0, option, status = DONE;
+    standard_open();
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "", all, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "hV", all, NULL)) != -1) {
         if (option == 'm')
             markdown = 1;
         else if (option == 'h')
-            return fputs(help, stdout) < 0 || fflush(stdout) ? FAILED : DONE;
+            return fputs(help, stdout), standard_finish("compare", DONE);
         else if (option == 'V')
-            return printf("compare %s\n", DEA_VERSION) < 0 || fflush(stdout) ? FAILED : DONE;
+            return puts("compare " DEA_VERSION), standard_finish("compare", DONE);
         else {
             fprintf(stderr, "compare: unknown option %s; see compare --help\n", argv[optind - 1]);
             return USAGE;
@@ -229,6 +248,5 @@ int main(int argc, char **argv) {
     if (status == DONE && !c.first) status = fail(c.variants[0].name, "no run has been made yet");
     if (status == DONE) print_table(&c, markdown);
     cJSON_Delete(c.first);
-    if (status == DONE && (fflush(stdout) || ferror(stdout))) status = fail("standard output", strerror(errno));
-    return status;
+    return standard_finish("compare", status);
 }

@@ -14,8 +14,10 @@
 #include "data/stream.h"
 #include "data/wordpairs.h"
 #include "dea.h"
+#include "text/file_use.h"
 #include "text/rows.h"
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "text/string_map.h"
 #include "text/tsv.h"
 
@@ -46,7 +48,7 @@ static const char help[] =
     "          --split NAME       train, dev or test (default train)\n"
     "      -n, --count N          stories (default 10)\n"
     "      -s, --seed N           (default 42)\n"
-    "  data --help | --version\n"
+    "  data -h, --help | -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 failed (a source leaks, a file is broken, the disk is full), 2 wrong usage,\n"
     "130 stopped by Ctrl-C.\n";
@@ -102,7 +104,7 @@ static int read_options(int argc, char **argv, const char *allowed, options *o) 
     int c;
     uint64_t v = 0;
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":o:s:k:n:h", all, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":o:s:k:n:hV", all, NULL)) != -1) {
         if (c == ':') return usage("%s needs a value", argv[optind - 1]);
         if (c == '?') return usage("unknown option %s", argv[optind - 1]);
         if (c == 'h' || c == 'V') {
@@ -110,7 +112,7 @@ static int read_options(int argc, char **argv, const char *allowed, options *o) 
                 fputs(help, stdout);
             else
                 printf("data %s\n", DEA_VERSION);
-            exit(fflush(stdout) ? FAILED : DONE);
+            exit(standard_finish("data", DONE));
         }
         if (!strchr(allowed, c)) {
             const struct option *given = all;
@@ -175,14 +177,6 @@ static int failed(const text_error *error) {
     return interrupted ? 130 : FAILED;
 }
 
-static int finish_stdout(void) {
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "data: standard output: %s\n", strerror(errno));
-        return FAILED;
-    }
-    return DONE;
-}
-
 /* Where rows go: a file that appears when it is whole, or standard output. */
 typedef struct output {
     FILE *file;
@@ -196,6 +190,12 @@ static int open_output(output *out, const char *path, text_error *error) {
     if (safe_file_open(&out->safe, path, error)) return -1;
     out->file = out->safe.file;
     return 0;
+}
+
+static int writes_over_input(const options *o, const char *out) {
+    text_error error;
+    const file_use uses[] = {{"--out", out, 1}, {"--countries", o->build.countries, 0}};
+    return file_use_check(uses, 2, &error) ? usage("%s", error.message) : DONE;
 }
 
 static int write_rows(const rows *list, output *out, text_error *error) {
@@ -252,6 +252,7 @@ static int build(int argc, char **argv, options *o) {
     if (optind < argc) return usage("\"build\" takes no argument \"%s\"", argv[optind]);
     const char *out = o->out ? o->out : "data.tsv";
     FILE *to = strcmp(out, "-") ? stdout : stderr;
+    if (writes_over_input(o, out)) return USAGE;
     if (open_output(&file, out, &error)) return failed(&error);
     if (data_build(&o->build, &list, &notes, show_progress, NULL, &error)) {
         safe_file_abandon(&file.safe);
@@ -274,7 +275,7 @@ static int build(int argc, char **argv, options *o) {
                 out, list.count);
     safe_file_abandon(&file.safe);
     rows_free(&list);
-    return status ? status : finish_stdout();
+    return status ? status : standard_finish("data", DONE);
 }
 
 /* ---- wordpairs */
@@ -288,6 +289,7 @@ static int wordpairs(int argc, char **argv, options *o) {
     if (status) return status;
     if (optind < argc) return usage("\"wordpairs\" takes no argument \"%s\"", argv[optind]);
     const char *out = o->out ? o->out : "wordpairs.tsv";
+    if (writes_over_input(o, out)) return USAGE;
     if (open_output(&file, out, &error)) return failed(&error);
     if (wordpairs_build(&o->build, o->count ? (size_t)o->count : 3000, &list, &notes, &error) ||
         write_rows(&list, &file, &error)) {
@@ -298,7 +300,7 @@ static int wordpairs(int argc, char **argv, options *o) {
     for (int i = 0; i < notes.n; i++) fprintf(stderr, "data: %s\n", notes.line[i]);
     fprintf(strcmp(out, "-") ? stdout : stderr, "%s: %zu pairs\n", out, list.count);
     rows_free(&list);
-    return finish_stdout();
+    return standard_finish("data", DONE);
 }
 
 /* ---- stats, show */
@@ -374,7 +376,7 @@ static int stats(int argc, char **argv, options *o) {
            all.count, longest_of_all);
     string_map_free(&all);
     rows_free(&list);
-    return finish_stdout();
+    return standard_finish("data", DONE);
 }
 
 static int show(int argc, char **argv, options *o) {
@@ -395,7 +397,7 @@ static int show(int argc, char **argv, options *o) {
         }
     }
     rows_free(&list);
-    return status ? status : finish_stdout();
+    return status ? status : standard_finish("data", DONE);
 }
 
 /* ---- stream */
@@ -404,7 +406,7 @@ static int list_stages(void) {
     for (const char *const *s = data_stream_sources(); *s; s++)
         for (int stage = 1; stage <= data_stream_stages(*s); stage++)
             printf("%-8s %d  %s\n", *s, stage, data_stream_describe(*s, stage));
-    return finish_stdout();
+    return standard_finish("data", DONE);
 }
 
 static int stream(int argc, char **argv, options *o) {
@@ -431,7 +433,7 @@ static int stream(int argc, char **argv, options *o) {
             printf("   %-5s %s   (%d steps, asks about %s)\n", story.rows[k].label ? "TRUE" : "FALSE",
                    story.rows[k].hypothesis, story.rows[k].steps, story.rows[k].group);
     }
-    status = finish_stdout();
+    status = standard_finish("data", DONE);
     return status ? status : interrupted ? 130 : DONE;
 }
 
@@ -441,6 +443,7 @@ int main(int argc, char **argv) {
         int (*run)(int, char **, options *);
     } commands[] = {{"build", build}, {"wordpairs", wordpairs}, {"stats", stats}, {"show", show}, {"stream", stream}};
     options o = {.build = build_defaults()};
+    standard_open();
     struct sigaction on = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &on, NULL);
     sigaction(SIGTERM, &on, NULL);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/rng.h"
 
@@ -19,6 +20,11 @@ int oracle_by_name(const char *name, oracle_kind *kind) {
             return 0;
         }
     return -1;
+}
+
+int oracle_is_there(const char *name) {
+    oracle_kind kind;
+    return oracle_by_name(name, &kind) == 0 || !strcmp(name, "none") || strchr(name, '/') || access(name, F_OK) == 0;
 }
 
 int oracle_tells_answer(oracle_kind kind) {

@@ -31,6 +31,11 @@ const char *oracle_name(oracle_kind kind);
 /* 0, or -1 for an unknown name. */
 int oracle_by_name(const char *name, oracle_kind *kind);
 
+/* 1 for the name of an oracle, "none", or a file; a path with a slash is left to its reader to judge. */
+int oracle_is_there(const char *name);
+#define ORACLE_WANTED                                                                                                  \
+    "--oracle takes relation, token, truth, wordpairs, none or a file of alphas, not \"%s\"" /* if not */
+
 /* 1 if the labels give the answer away, so that they must not be mixed into the scores (gamma 0). */
 int oracle_tells_answer(oracle_kind kind);
 

@@ -9,11 +9,14 @@
 
 #include "checkpoint/model.h"
 #include "data/build.h"
+#include "data/oracle.h"
 #include "eval/demo.h"
 #include "eval/probe.h"
 #include "eval/report.h"
+#include "text/file_use.h"
 #include "text/rows.h"
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "train/pool.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
@@ -42,7 +45,7 @@ static const char help[] =
     "      --threads N          1 to 256 (default 1); the figures are the same for any number\n"
     "      --no-baselines       leave the cheap baselines out\n"
     "      --no-demo            leave the Paris demo out\n"
-    "      --help, --version\n"
+    "  -h, --help   -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C. Output files appear whole or not at all.\n";
 
@@ -72,21 +75,7 @@ static int parse_number(const char *text, uint64_t low, uint64_t high, uint64_t 
 
 /* Returns -1 to go on, else the exit code. */
 static int read_options(int argc, char **argv, options *o) {
-    enum {
-        CKPT = 256,
-        DATA,
-        SPLIT,
-        ORACLE,
-        SEED,
-        JSON,
-        PREDICTIONS,
-        THREADS,
-        CUT,
-        NO_BASELINES,
-        NO_DEMO,
-        HELP,
-        VERSION
-    };
+    enum { CKPT = 256, DATA, SPLIT, ORACLE, SEED, JSON, PREDICTIONS, THREADS, CUT, NO_BASELINES, NO_DEMO };
     static const struct option all[] = {{"ckpt", required_argument, NULL, CKPT},
                                         {"data", required_argument, NULL, DATA},
                                         {"split", required_argument, NULL, SPLIT},
@@ -98,13 +87,13 @@ static int read_options(int argc, char **argv, options *o) {
                                         {"cut", no_argument, NULL, CUT},
                                         {"no-baselines", no_argument, NULL, NO_BASELINES},
                                         {"no-demo", no_argument, NULL, NO_DEMO},
-                                        {"help", no_argument, NULL, HELP},
-                                        {"version", no_argument, NULL, VERSION},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {"version", no_argument, NULL, 'V'},
                                         {NULL, 0, NULL, 0}};
     uint64_t number;
     int c;
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":", all, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":hV", all, NULL)) != -1) {
         switch (c) {
         case CKPT:
             o->checkpoint = optarg;
@@ -143,12 +132,12 @@ static int read_options(int argc, char **argv, options *o) {
                 return usage("--threads takes 1 to 256, not \"%s\"", optarg);
             o->threads = (int)number;
             break;
-        case HELP:
+        case 'h':
             fputs(help, stdout);
-            return fflush(stdout) ? FAILED : DONE;
-        case VERSION:
+            return standard_finish("eval", DONE);
+        case 'V':
             printf("eval %s\n", DEA_VERSION);
-            return fflush(stdout) ? FAILED : DONE;
+            return standard_finish("eval", DONE);
         case ':':
             return usage("%s needs a value", argv[optind - 1]);
         default:
@@ -158,9 +147,19 @@ static int read_options(int argc, char **argv, options *o) {
     if (optind < argc) return usage("unexpected argument \"%s\"", argv[optind]);
     if (!o->checkpoint) return usage("%s is needed", "--ckpt FILE");
     const char *const splits[] = {"test", "dev", "train", "all"};
-    for (size_t i = 0; i < 4; i++)
-        if (strcmp(o->split, splits[i]) == 0) return -1;
-    return usage("--split takes test, dev, train or all, not \"%s\"", o->split);
+    int split = 0;
+    while (split < 4 && strcmp(o->split, splits[split]) != 0) split++;
+    if (split == 4) return usage("--split takes test, dev, train or all, not \"%s\"", o->split);
+    if (o->json && !*o->json) return usage("--json needs %s", "the name of a file");
+    if (o->predictions && !*o->predictions) return usage("--predictions needs %s", "the name of a file");
+    if (o->oracle && !oracle_is_there(o->oracle)) return usage(ORACLE_WANTED, o->oracle);
+    const file_use uses[] = {{"--json", o->json, 1},
+                             {"--predictions", o->predictions, 1},
+                             {"--ckpt", o->checkpoint, 0},
+                             {"--data", o->data, 0},
+                             {"--oracle", o->oracle, 0}};
+    text_error error;
+    return file_use_check(uses, sizeof uses / sizeof *uses, &error) ? usage("%s", error.message) : -1;
 }
 
 /* ---- progress and interruption ----------------------------------------------------------------------------------- */
@@ -308,7 +307,6 @@ static int print_page(const report *r, const options *o, const dea_threads *thre
         if (demo_run(&paris, r->model, threads, error) != 0) return -1;
         demo_print(stdout, &paris);
     }
-    if (fflush(stdout) != 0) return text_fail(error, "standard output: %s", strerror(errno));
     return 0;
 }
 
@@ -358,6 +356,7 @@ static int evaluate(const options *o, const model *m, dataset *d, outputs *files
 
 int main(int argc, char **argv) {
     options o = {.split = "test", .seed = 42, .threads = 1, .baselines = 1, .demo = 1};
+    standard_open();
     const int code = read_options(argc, argv, &o);
     if (code >= 0) return code;
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -376,7 +375,7 @@ int main(int argc, char **argv) {
     safe_file_abandon(&files.predictions);
     free_dataset(&d);
     model_free(&m);
-    if (status == 0) return DONE;
+    if (status == 0) return standard_finish("eval", DONE);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r");
     fprintf(stderr, "eval: %s\n", error.message);
     return interrupted ? INTERRUPTED : FAILED;

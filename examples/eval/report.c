@@ -219,13 +219,11 @@ static void print_calibration(FILE *to, const report *r) {
 static void print_heading(FILE *to, const report *r) {
     const encoder_config *c = &r->model->encoder->config;
     const scores *s = r->scores;
-    size_t parameters = 0;
-    for (int i = 0; i < r->model->encoder->table.count; i++) parameters += r->model->encoder->table.tensors[i].count;
     const char *step = checkpoint_get(r->model->file, "step");
     fprintf(to,
             "model  %s%s%s: %zu parameters, %d layers x %d heads, %d wide, %s-norm, temperature %s, vocabulary %d\n",
-            r->checkpoint, step ? ", step " : "", step ? step : "", parameters, c->layers, c->heads, c->d_model,
-            c->post_norm ? "post" : "pre", c->use_temperature ? "on" : "off", c->vocab);
+            r->checkpoint, step ? ", step " : "", step ? step : "", model_parameters(r->model->encoder), c->layers,
+            c->heads, c->d_model, c->post_norm ? "post" : "pre", c->use_temperature ? "on" : "off", c->vocab);
     const char *sources = checkpoint_get(r->model->file, "sources");
     if (sources && *sources) fprintf(to, "       trained on %s\n", sources);
     const int whole = strcmp(r->split, "all") == 0;

@@ -91,11 +91,18 @@ int safe_file_open(safe_file *f, const char *path, text_error *error) {
     return -1;
 }
 
+const char *safe_file_folder(char *path, const char **name) {
+    char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    if (!slash) return ".";
+    *slash = '\0';
+    return *path ? path : "/";
+}
+
 /* Makes the rename itself last over a power cut; some file systems cannot, which is no error. */
 static void sync_folder(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash) *slash = '\0';
-    int folder = open(!slash ? "." : *path ? path : "/", O_RDONLY);
+    const char *name;
+    int folder = open(safe_file_folder(path, &name), O_RDONLY);
     if (folder >= 0) {
         fsync(folder);
         close(folder);

@@ -23,6 +23,9 @@ int safe_file_commit(safe_file *f, text_error *error);
 /* The path behind all symbolic links of `path`, for free(); its last part need not exist. NULL and errno. */
 char *safe_file_target(const char *path);
 
+/* Cuts `path` at its last slash: the folder, and in *name what is in it. Both live as long as `path`. */
+const char *safe_file_folder(char *path, const char **name);
+
 /* Gives up: the temporary file is removed, the old file stays as it was. */
 void safe_file_abandon(safe_file *f);
 

@@ -16,8 +16,6 @@ static int open_fresh(feed_source *s, uint64_t seed, text_error *error) {
         return text_fail(error,
                          "'%s' is not a source of fresh stories; there are babi16, babi17, babi18, babi18b and kinship",
                          s->plan.name);
-    if (s->plan.first > s->stages)
-        return text_fail(error, "'%s' has %d stages, it cannot start with %d", s->plan.name, s->stages, s->plan.first);
     s->stream = calloc((size_t)s->stages, sizeof *s->stream);
     if (!s->stream) return text_fail_memory(error, (size_t)s->stages * sizeof *s->stream);
     for (int i = 0; i < s->stages; i++) (void)data_stream_open(&s->stream[i], s->plan.name, "train", i + 1, seed);
@@ -34,7 +32,7 @@ static int room_for_units(feed_source *s, size_t count, text_error *error) {
     return 0;
 }
 
-static int is_train(const row *r) {
+int feed_is_train(const row *r) {
     return !r->split[0] || !strcmp(r->split, "train");
 }
 
@@ -48,7 +46,7 @@ static int open_stored(feed_source *s, const rows *stored, text_error *error) {
     for (size_t i = 0; !result && i < rows_count; i++) {
         const row *r = &stored->row[i];
         premise_of[i] = STRING_MAP_NONE;
-        if (strcmp(r->source, s->plan.name) || !is_train(r)) continue;
+        if (strcmp(r->source, s->plan.name) || !feed_is_train(r)) continue;
         premise_of[i] = string_map_add(&premises, r->premise, strlen(r->premise));
         if (premise_of[i] == STRING_MAP_NONE)
             result = text_fail_memory(error, strlen(r->premise));
@@ -99,6 +97,26 @@ static const feed_source *find(const feed *f, const char *name) {
     return NULL;
 }
 
+static int has_plan(const feed_plan *plan, int plans, const char *name) {
+    for (int i = 0; i < plans; i++)
+        if (!strcmp(plan[i].name, name)) return 1;
+    return 0;
+}
+
+int feed_check(const feed_plan *plan, int plans, text_error *error) {
+    for (int i = 0; i < plans; i++) {
+        const feed_plan *p = &plan[i];
+        const int stages = data_stream_stages(p->name);
+        if (has_plan(plan, i, p->name)) return text_fail(error, "the source '%s' is named twice", p->name);
+        if (p->kind == FEED_FRESH && p->first > stages)
+            return text_fail(error, "'%s' has %d stages, it cannot start with %d", p->name, stages, p->first);
+        if (!strcmp(p->after, p->name)) return text_fail(error, "the source '%s' waits for itself", p->name);
+        if (p->after[0] && !has_plan(plan, plans, p->after))
+            return text_fail(error, "'%s' waits for '%s', which is not trained", p->name, p->after);
+    }
+    return 0;
+}
+
 int feed_open(feed *f, const feed_plan *plan, int plans, const rows *stored, const rows *text, uint64_t seed,
               text_error *error) {
     memset(f, 0, sizeof *f);
@@ -110,17 +128,12 @@ int feed_open(feed *f, const feed_plan *plan, int plans, const rows *stored, con
     if (plans < 1) return text_fail(error, "there is nothing to train on");
     if (plans > FEED_SOURCES)
         return text_fail(error, "there are %d sources; at most %d can be mixed", plans, FEED_SOURCES);
+    int result = feed_check(plan, plans, error);
     f->cache = token_cache_new();
-    int result = f->cache ? 0 : text_fail_memory(error, 1 << 23);
+    if (!f->cache) result = text_fail_memory(error, 1 << 23);
     for (int i = 0; !result && i < plans; i++) {
-        if (find(f, plan[i].name)) result = text_fail(error, "the source '%s' is named twice", plan[i].name);
         f->source[f->count].plan = plan[i];
-        if (!result) result = open_source(&f->source[f->count++], f, error);
-    }
-    for (int i = 0; !result && i < f->count; i++) {
-        const char *after = f->source[i].plan.after;
-        if (after[0] && !find(f, after))
-            result = text_fail(error, "'%s' waits for '%s', which is not trained", f->source[i].plan.name, after);
+        result = open_source(&f->source[f->count++], f, error);
     }
     if (result) feed_close(f);
     return result;
@@ -238,11 +251,20 @@ static int add_stored(const drawing *d, int source) {
     return 0;
 }
 
+/* Of a paragraph no more is looked at than may fill a row: a file without line ends must not be read through for every draw. */
+static size_t bounded_length(const char *text, size_t max_length) {
+    enum { BYTES_A_TOKEN = 256 };
+    size_t length = strnlen(text, BYTES_A_TOKEN * max_length);
+    while (length && ((unsigned char)text[length] & 0xC0) == 0x80) length--; /* between characters */
+    return length;
+}
+
 static int add_text(const drawing *d, int source) {
     feed_source *s = &d->f->source[source];
     const uint64_t index = s->state.drawn;
     const char *text = d->f->text->row[next_unit(d->f, s, source)].premise;
-    if (encode_text(d->t, d->f->cache, text, strlen(text), d->max_length, &d->f->pair, d->error)) return -1;
+    if (encode_text(d->t, d->f->cache, text, bounded_length(text, d->max_length), d->max_length, &d->f->pair, d->error))
+        return -1;
     if (d->f->pair.length < 3) return 0; /* nothing but marks that the tokenizer drops */
     if (samples_add(d->out, &d->f->pair, -1, source * FEED_STAGES, d->error)) return -1;
     samples_mask_last(d->out, d->t, rng_derive(d->f->seed, STREAM_MASK), index);

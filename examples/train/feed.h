@@ -62,6 +62,13 @@ typedef struct feed {
     data_story story;
 } feed;
 
+/* What a list of sources says of itself: none twice, none that starts with a stage that is not there, none that waits for itself or
+ * for one that is not in the list. 0, or -1 with a message. */
+int feed_check(const feed_plan *plan, int plans, text_error *error);
+
+/* Rows without a split are all for training. */
+int feed_is_train(const row *r);
+
 /* 0, or -1 with a message: an unknown source, a stored source without train rows. `stored` and `text` may be NULL where no
  * plan needs them. */
 int feed_open(feed *f, const feed_plan *plan, int plans, const rows *stored, const rows *text, uint64_t seed,

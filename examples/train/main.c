@@ -11,10 +11,14 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model.h"
+#include "data/oracle.h"
+#include "text/file_use.h"
 #include "text/plain.h"
 #include "text/row_copy.h"
 #include "text/safe_file.h"
+#include "text/standard.h"
 #include "train/hardware.h"
+#include "train/lock.h"
 #include "train/report.h"
 #include "train/settings.h"
 #include "train/state.h"
@@ -31,9 +35,9 @@ static const char help[] =
     "  what to train on (without any: fresh stories of the preset's sources)\n"
     "    -d, --data FILE        rows: TSV from build/data, bAbI, CLUTRR CSV, or label<tab>premise<tab>hypothesis\n"
     "        --sources LIST     name[@stage][:weight[:mark[:after]]],...  babi16, babi17, babi18, kinship are drawn\n"
-    "                           fresh, in stages. stage: the first; mark: the train accuracy that ends a stage,\n"
-    "                           0.9/0.8: of each, the last one also for those that follow; after: the source that\n"
-    "                           must be done before this one takes part\n"
+    "                           fresh, in stages. stage: the first, or stored: its rows of --data, not fresh ones;\n"
+    "                           mark: the train accuracy that ends a stage, 0.9/0.8: of each, the last one also for\n"
+    "                           those that follow; after: the source that must be done before this one takes part\n"
     "        --stored           take every source from --data as stored, no fresh stories\n"
     "        --mlm FILE         masked language model on a text file, a paragraph a line, or on the glosses of\n"
     "                           WordNet's data.noun; alone: nothing else is trained\n"
@@ -49,7 +53,9 @@ static const char help[] =
     "  where from and to\n"
     "    -o, --out DIR          (default run; with --resume the folder its file is in)\n"
     "        --init FILE        start from the weights and the vocabulary of a checkpoint\n"
-    "        --resume FILE      go on with a run from its state.safetensors; --steps may be changed, nothing else\n"
+    "        --resume FILE      go on with a run from its state.safetensors; of the training only --steps may be "
+    "changed;\n"
+    "                           --data and --mlm say where the same files are now, --log must be given again\n"
     "        --log FILE         every figure, as JSON lines\n"
     "    -t, --threads N        (default: the CPUs, at most 4); the result is the same for any number\n"
     "    -h, --help   -V, --version\n"
@@ -60,7 +66,7 @@ typedef struct options {
     const char *preset, *data, *mlm, *sources, *out, *init, *resume, *log, *oracle;
     const char *set[64]; /* NAME=VALUE, also those of options that have a name of their own */
     int sets, stored, threads, no_gate_loss;
-    const char *temperature, *alpha;
+    const char *alpha;
     char resumed_folder[4096];
     int changes; /* an option that a resumed run cannot take was given */
     const char *change;
@@ -176,8 +182,8 @@ static int parse_option(options *o, int key, const char *value) {
     case SEED:
         return assign(o, "seed", value);
     case TEMPERATURE:
-        o->temperature = value;
-        break;
+        if (!strcmp(value, "off")) return assign(o, "temperature-on", "0");
+        return assign(o, "temperature-on", "1") ? USAGE : assign(o, "temperature", value);
     case ALPHA:
         o->alpha = value;
         break;
@@ -234,6 +240,9 @@ static int parse(options *o, int argc, char **argv) {
     if (o->resume && o->changes)
         return usage("--%s cannot be changed when a run is resumed; use --init to start a new one", o->change);
     if (o->stored && !o->data) return usage("--stored needs %s", "--data FILE");
+    if (o->out && !*o->out) return usage("--out needs %s", "the name of a folder");
+    if (o->log && !*o->log) return usage("--log needs %s", "the name of a file");
+    if (o->oracle && !oracle_is_there(o->oracle)) return usage(ORACLE_WANTED, o->oracle);
     if (!o->out) o->out = o->resume ? folder_of(o->resume, o->resumed_folder, sizeof o->resumed_folder) : "run";
     return DONE;
 }
@@ -322,6 +331,28 @@ static void drop_stored(trainer_config *c) {
     c->plans = kept;
 }
 
+/* A source of stored rows needs some to train on. */
+static int check_stored(const trainer_config *c, const options *o, const rows *stored, text_error *error) {
+    for (int i = 0; i < c->plans; i++) {
+        const char *name = c->plan[i].name;
+        size_t count = 0;
+        if (c->plan[i].kind != FEED_STORED) continue;
+        for (size_t k = 0; k < stored->count && !count; k++)
+            count += feed_is_train(&stored->row[k]) && !strcmp(stored->row[k].source, name);
+        if (count) continue;
+        if (!o->data)
+            return text_fail(
+                error,
+                "'%s' is no source of fresh stories (they are babi16, babi17, babi18, babi18b and kinship); give "
+                "--data FILE with rows of it",
+                name);
+        return text_fail(error,
+                         "%s: has no row of split train and source '%s'; give other data, or --sources that it has",
+                         o->data, name);
+    }
+    return 0;
+}
+
 static int choose_sources(trainer_config *c, const options *o, const material *m, text_error *error) {
     if (o->sources) {
         if (settings_sources(c, o->sources, error)) return -1;
@@ -335,7 +366,7 @@ static int choose_sources(trainer_config *c, const options *o, const material *m
     }
     if (m->has_text && find_plan(c, "text") < 0 && add_plan(c, "text", FEED_TEXT, 1, error)) return -1;
     c->model.language_model = find_plan(c, "text") >= 0;
-    return 0;
+    return check_stored(c, o, &m->stored, error);
 }
 
 /* ---- configuration */
@@ -347,20 +378,26 @@ static double number(const char *text) {
     return end == text || *end ? NAN : value;
 }
 
+static const char *set_name(const options *o, int i, char name[160]) {
+    snprintf(name, 160, "%.*s", (int)strcspn(o->set[i], "="), o->set[i]);
+    return name;
+}
+
+/* Sizes that make no model are told before any file is read; the vocabulary is still to come. */
+static int check_model(const trainer_config *c, text_error *error) {
+    char message[160];
+    encoder_config config = c->model;
+    config.vocab = config.max_length = 1;
+    encoder *e = encoder_new(&config, message);
+    if (!e) return text_fail(error, "%s", message);
+    encoder_free(e);
+    return 0;
+}
+
 static int apply_settings(trainer_config *c, const options *o, text_error *error) {
-    for (int i = 0; i < o->sets; i++) {
-        char name[160];
-        const char *value = strchr(o->set[i], '=') + 1;
-        snprintf(name, sizeof name, "%.*s", (int)(value - 1 - o->set[i]), o->set[i]);
-        if (settings_set(c, name, value, error)) return -1;
-    }
-    if (o->temperature) {
-        c->model.use_temperature = strcmp(o->temperature, "off") != 0;
-        if (c->model.use_temperature && !(number(o->temperature) > 0 && number(o->temperature) <= 1000))
-            return text_fail(error, "--temperature is '%s'; it must be off, or a number above 0, at most 1000",
-                             o->temperature);
-        if (c->model.use_temperature && settings_set(c, "temperature", o->temperature, error)) return -1;
-    }
+    char name[160];
+    for (int i = 0; i < o->sets; i++)
+        if (settings_set(c, set_name(o, i, name), strchr(o->set[i], '=') + 1, error)) return -1;
     if (o->alpha && !(number(o->alpha) >= 0 && number(o->alpha) <= DEA_ALPHA_MAX))
         return text_fail(error, "--alpha is '%s'; it must be in [0, %g]", o->alpha, DEA_ALPHA_MAX);
     if (o->alpha && settings_set(c, "fixed-alpha", o->alpha, error)) return -1;
@@ -371,7 +408,7 @@ static int apply_settings(trainer_config *c, const options *o, text_error *error
     if (c->model.fixed_alpha >= 0) c->oracle[0] = 0;
     if (c->batch_rows == 0 && c->batch_tokens == 0)
         return text_fail(error, "batch-rows and batch-tokens are both 0; set one");
-    return 0;
+    return check_model(c, error);
 }
 
 /* Labels that tell the answer must not be mixed into the scores, unless the user insists. */
@@ -411,6 +448,46 @@ static int make_folder(const char *path, text_error *error) {
 static const char *in_folder(char out[4200], const char *folder, const char *name) {
     snprintf(out, 4200, "%s/%s", folder, name);
     return out;
+}
+
+/* A folder that holds a run is not written over by another one. */
+static int check_folder(const options *o, text_error *error) {
+    char path[4200];
+    if (o->resume) return 0;
+    if (access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
+        return text_fail(error, "%s holds a run already; give another --out, or go on with it by --resume %s", o->out,
+                         path);
+    if (access(in_folder(path, o->out, "best.safetensors"), F_OK) &&
+        access(in_folder(path, o->out, "last.safetensors"), F_OK))
+        return 0;
+    return text_fail(error,
+                     "%s holds the weights of a run already; give another --out, or start from them by --init %s",
+                     o->out, path);
+}
+
+/* Makes the folder and keeps other runs out of it, from before its state is read. */
+static int claim_folder(const options *o, text_error *error) {
+    if (make_folder(o->out, error)) return -1;
+    const int locked = lock_folder(o->out, error);
+    if (locked > 0) fprintf(stderr, "train: note: %s\n", error->message);
+    return locked < 0 ? -1 : check_folder(o, error);
+}
+
+/* A resumed run replaces the state it comes from; any other output must be a file of its own. */
+static int check_files(const options *o, const char *oracle, const char *data, const char *mlm, text_error *error) {
+    char best[4200], last[4200], state[4200];
+    oracle_kind kind;
+    in_folder(state, o->out, "state.safetensors");
+    const file_use uses[] = {{"--log", o->log, 1},
+                             {"--out", in_folder(best, o->out, "best.safetensors"), 1},
+                             {"--out", in_folder(last, o->out, "last.safetensors"), 1},
+                             {"--out", state, 1},
+                             {"--data", data, 0},
+                             {"--mlm", mlm, 0},
+                             {"--init", o->init, 0},
+                             {"--resume", o->resume && file_same(o->resume, state) ? NULL : o->resume, 0},
+                             {"--oracle", oracle_by_name(oracle, &kind) ? oracle : NULL, 0}};
+    return file_use_check(uses, sizeof uses / sizeof *uses, error);
 }
 
 /* ---- a run */
@@ -501,56 +578,76 @@ static tokenizer *take_model(trainer_config *c, const char *path, text_error *er
     return vocabulary;
 }
 
+static void get_setting(const trainer_config *c, const char *wanted, char value[64]) {
+    const char *name;
+    for (int i = 0; settings_get(c, i, &name, value); i++)
+        if (!strcmp(name, wanted)) return;
+}
+
+/* What was set must not be lost to the checkpoint's own value. */
+static int check_taken(const trainer_config *asked, const trainer_config *taken, const options *o, text_error *error) {
+    char name[160], wanted[64], has[64];
+    for (int i = 0; i < o->sets; i++) {
+        get_setting(asked, set_name(o, i, name), wanted);
+        get_setting(taken, name, has);
+        if (strcmp(wanted, has))
+            return text_fail(
+                error, "%s cannot be %s: the shape of the model comes from --init %s, where it is %s; leave one out",
+                name, wanted, o->init, has);
+    }
+    return 0;
+}
+
 static int open_new(run *x, material *m, text_error *error) {
     trainer_config c;
     const options *o = &x->o;
     if (settings_preset(o->preset, &c))
         return usage("there is no preset '%s'; there are quick, small and paper", o->preset);
     snprintf(x->preset, sizeof x->preset, "%s", o->preset);
-    if (apply_settings(&c, o, error)) {
-        fprintf(stderr, "train: %s\n", error->message);
-        return USAGE;
-    }
-    if (load_material(m, o->data, o->mlm, error)) return FAILED;
-    if (choose_sources(&c, o, m, error)) {
-        if (!o->sources) return FAILED;
-        fprintf(stderr, "train: %s\n", error->message);
-        return USAGE;
-    }
-    guard_gamma(&c, o);
-    tokenizer *vocabulary =
-        o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
-    if (!vocabulary || trainer_open(&x->t, &c, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
-    if (o->init && load_weights(&x->t, o->init, error)) return FAILED;
     x->data = o->data ? o->data : "";
     x->mlm = o->mlm ? o->mlm : "";
-    return DONE;
+    if (apply_settings(&c, o, error) || check_files(o, c.oracle, x->data, x->mlm, error))
+        return usage("%s", error->message);
+    if (load_material(m, o->data, o->mlm, error)) return FAILED;
+    if (choose_sources(&c, o, m, error)) {
+        return o->sources ? usage("%s", error->message) : FAILED;
+    }
+    guard_gamma(&c, o);
+    const trainer_config asked = c;
+    tokenizer *vocabulary =
+        o->init ? take_model(&c, o->init, error) : trainer_vocabulary(&c, &m->stored, &m->text, error);
+    if (vocabulary && o->init && check_taken(&asked, &c, o, error)) {
+        tokenizer_free(vocabulary);
+        return usage("%s", error->message);
+    }
+    if (!vocabulary || trainer_open(&x->t, &c, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
+    if (o->init && load_weights(&x->t, o->init, error)) return FAILED;
+    return claim_folder(o, error) ? FAILED : DONE;
+}
+
+/* A state records paths as they were given, so that a relative one may not be found from another folder. */
+static int find_recorded(const char *option, const char *given, const char *recorded, const char *state,
+                         text_error *error) {
+    if (given || !*recorded || access(recorded, F_OK) == 0) return 0;
+    return text_fail(error, "%s: %s, which the run of %s reads; say by %s FILE where it is now", recorded,
+                     strerror(errno), state, option);
 }
 
 static int open_resumed(run *x, state_run *saved, material *m, text_error *error) {
     const options *o = &x->o;
-    if (state_read_run(saved, o->resume, error)) return FAILED;
-    if (apply_settings(&saved->config, o, error)) {
-        fprintf(stderr, "train: %s\n", error->message);
-        return USAGE;
-    }
+    if (claim_folder(o, error) || state_read_run(saved, o->resume, error)) return FAILED;
     memcpy(x->preset, saved->preset, sizeof x->preset);
     x->data = o->data ? o->data : saved->data;
     x->mlm = o->mlm ? o->mlm : saved->text;
-    if (load_material(m, x->data, x->mlm, error)) return FAILED;
+    if (apply_settings(&saved->config, o, error) || check_files(o, saved->config.oracle, x->data, x->mlm, error))
+        return usage("%s", error->message);
+    if (find_recorded("--data", o->data, saved->data, o->resume, error) ||
+        find_recorded("--mlm", o->mlm, saved->text, o->resume, error) || load_material(m, x->data, x->mlm, error))
+        return FAILED;
     tokenizer *vocabulary = saved->vocabulary;
     saved->vocabulary = NULL;
     if (trainer_open(&x->t, &saved->config, vocabulary, &m->stored, &m->text, o->threads, error)) return FAILED;
     return state_restore(&x->t, o->resume, error) ? FAILED : DONE;
-}
-
-/* A folder that holds a run is not written over by another one. */
-static int check_folder(const options *o, text_error *error) {
-    char path[4200];
-    if (!o->resume && access(in_folder(path, o->out, "state.safetensors"), F_OK) == 0)
-        return text_fail(error, "%s holds a run already; give another --out, or go on with it by --resume %s", o->out,
-                         path);
-    return 0;
 }
 
 /* A resumed run in a folder of its own keeps the best weights so far beside its last ones. */
@@ -579,12 +676,14 @@ int main(int argc, char **argv) {
     text_error error = {""};
     material m = {0};
     state_run saved = {0};
+    standard_open();
     int code = parse(&x.o, argc, argv);
-    if (code != DONE) return code < 0 ? DONE : code;
+    if (code != DONE) return code < 0 ? standard_finish("train", DONE) : code;
+    signal(SIGPIPE, SIG_IGN); /* `train | head`: goes on, saves, and reports the lost output at the end */
     hardware_one_blas_thread();
     if (check_folder(&x.o, &error)) return fail(&error);
     code = x.o.resume ? open_resumed(&x, &saved, &m, &error) : open_new(&x, &m, &error);
-    if (code == DONE && (make_folder(x.o.out, &error) || take_best(&x.o, &error))) code = FAILED;
+    if (code == DONE && take_best(&x.o, &error)) code = FAILED;
     if (code == DONE && x.t.step >= x.t.config.steps)
         printf("note: step %lld of %lld is done, so nothing is left to do; give more --steps to go on\n",
                (long long)x.t.step, (long long)x.t.config.steps);
@@ -604,5 +703,5 @@ int main(int argc, char **argv) {
     trainer_close(&x.t);
     state_run_free(&saved);
     material_free(&m);
-    return code;
+    return standard_finish("train", code);
 }

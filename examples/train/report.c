@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checkpoint/model.h"
 #include "train/hardware.h"
 #include "train/settings.h"
 
@@ -118,19 +119,19 @@ void report_start(report *r, const char *preset, const char *data, const char *t
                                                                         : "none");
     printf("dev rows            %zu\n", t->dev.count);
     printf("vocabulary          %d pieces\n", (int)tokenizer_size(t->vocabulary));
-    printf("parameters          %zu\n", t->e->table.elements);
+    printf("parameters          %zu\n", model_parameters(t->e));
     printf("memory, predicted   %.0f MB\n", (double)trainer_memory(t) / 1e6);
     print_hardware(t);
     fflush(stdout);
 
-    char sources[1024];
+    char sources[SETTINGS_SOURCES];
     settings_print_sources(&t->config, sources, sizeof sources);
     cJSON *json = event(r, "start");
     cJSON_AddStringToObject(json, "preset", preset);
     cJSON_AddItemToObject(json, "settings", config_json(t));
     cJSON_AddStringToObject(json, "sources", sources);
     cJSON_AddStringToObject(json, "oracle", t->config.oracle);
-    cJSON_AddNumberToObject(json, "parameters", (double)t->e->table.elements);
+    cJSON_AddNumberToObject(json, "parameters", (double)model_parameters(t->e));
     cJSON_AddNumberToObject(json, "vocabulary", tokenizer_size(t->vocabulary));
     cJSON_AddNumberToObject(json, "predicted_bytes", (double)trainer_memory(t));
     cJSON_AddStringToObject(json, "blas", hardware_blas());

@@ -103,6 +103,14 @@ int settings_set(trainer_config *config, const char *name, const char *value, te
     return text_fail(error, "there is no setting '%s'; the screen at the start of a run names them all", name);
 }
 
+/* The shortest text that reads back to the same bits. */
+static void print_real(double number, char *value, size_t size) {
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(value, size, "%.*g", digits, number);
+        if (strtod(value, NULL) == number) break;
+    }
+}
+
 int settings_get(const trainer_config *config, int i, const char **name, char value[64]) {
     if (i < 0 || i >= SETTINGS) return 0;
     const char *place = (const char *)config + table[i].offset;
@@ -122,10 +130,7 @@ int settings_get(const trainer_config *config, int i, const char **name, char va
         break;
     case REAL:
         memcpy(&number, place, sizeof number);
-        for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back */
-            snprintf(value, 64, "%.*g", digits, number);
-            if (strtod(value, NULL) == number) break;
-        }
+        print_real(number, value, 64);
         break;
     case POSITIONS:
         snprintf(value, 64, "%s", encoder_positions_name(config->model.positions));
@@ -148,9 +153,13 @@ static int source_field(feed_plan *plan, int field, const char *text, text_error
         char *name = field == 0 ? plan->name : plan->after;
         if (!*text || strlen(text) >= FEED_NAME) return text_fail(error, "'%s' is no name of a source", text);
         memcpy(name, text, strlen(text) + 1);
-        char *at = field == 0 ? strchr(name, '@') : NULL; /* "kinship@2": starts with its second stage */
-        if (at) {
+        char *at = field == 0 ? strchr(name, '@') : NULL;
+        if (at) { /* "kinship@2": starts with its second stage; "kinship@stored": the rows of the data */
             *at++ = 0;
+            if (!strcmp(at, "stored")) {
+                plan->kind = FEED_STORED;
+                return 0;
+            }
             if (*at < '1' || *at > '0' + FEED_STAGES || at[1])
                 return text_fail(error, "'%s' names no stage to start with", text);
             plan->first = *at - '0';
@@ -159,8 +168,10 @@ static int source_field(feed_plan *plan, int field, const char *text, text_error
     }
     for (int i = 0; i < FEED_STAGES; i++) { /* "0.9/0.8": a mark for every stage, the last one for those that follow */
         const double number = strtod(text, &end);
-        if (end == text || (*end && (field == 1 || *end != '/')) || !(number > 0 && number < 1e6))
+        if (end == text || (*end && (field == 1 || *end != '/')) || !(number > 0 && number < 1e12))
             return text_fail(error, "'%s' is no weight or mark of source '%s'", text, plan->name);
+        if (field == 2 && number > 1)
+            return text_fail(error, "a mark is an accuracy, at most 1, not the '%s' of source '%s'", text, plan->name);
         if (field == 1) {
             plan->weight = number;
             return 0;
@@ -177,7 +188,7 @@ int settings_sources(trainer_config *config, const char *list, text_error *error
     while (*list) {
         const size_t length = strcspn(list, ",");
         feed_plan plan = settings_plan();
-        char item[128];
+        char item[512];
         int field = 0;
         if (config->plans == FEED_SOURCES) return text_fail(error, "more than %d sources", FEED_SOURCES);
         if (length >= sizeof item) return text_fail(error, "'%.40s...' is no source", list);
@@ -189,11 +200,15 @@ int settings_sources(trainer_config *config, const char *list, text_error *error
             if (field > 3) return text_fail(error, "a source has at most name:weight:mark:after");
             if (source_field(&plan, field, at, error)) return -1;
         }
-        plan.kind = !strcmp(plan.name, "text") ? FEED_TEXT : data_stream_stages(plan.name) ? FEED_FRESH : FEED_STORED;
+        if (!strcmp(plan.name, "text"))
+            plan.kind = FEED_TEXT;
+        else if (!data_stream_stages(plan.name))
+            plan.kind = FEED_STORED;
         config->plan[config->plans++] = plan;
         list += length + (list[length] == ',');
     }
-    return config->plans ? 0 : text_fail(error, "the list of sources is empty");
+    if (!config->plans) return text_fail(error, "the list of sources is empty");
+    return feed_check(config->plan, config->plans, error);
 }
 
 /* As read: marks that repeat the one before at the end are left out. */
@@ -202,7 +217,9 @@ static void print_marks(const feed_plan *plan, char *out, size_t size) {
     size_t used = 0;
     while (count > 1 && plan->mark[count - 1] == plan->mark[count - 2]) count--;
     for (int i = 0; i < count && used < size; i++) {
-        const int n = snprintf(out + used, size - used, "%s%g", i ? "/" : "", plan->mark[i]);
+        char mark[32];
+        print_real(plan->mark[i], mark, sizeof mark);
+        const int n = snprintf(out + used, size - used, "%s%s", i ? "/" : "", mark);
         used += n > 0 ? (size_t)n : 0;
     }
 }
@@ -212,12 +229,15 @@ void settings_print_sources(const trainer_config *config, char *out, size_t size
     out[0] = 0;
     for (int i = 0; i < config->plans && used < size; i++) {
         const feed_plan *p = &config->plan[i];
-        char stage[16] = "";
-        if (p->first > 1) snprintf(stage, sizeof stage, "@%d", p->first);
-        char marks[FEED_STAGES * 16];
+        char stage[16] = "", weight[32], marks[FEED_STAGES * 32];
+        if (p->kind == FEED_STORED && data_stream_stages(p->name))
+            snprintf(stage, sizeof stage, "@stored");
+        else if (p->first > 1)
+            snprintf(stage, sizeof stage, "@%d", p->first);
+        print_real(p->weight, weight, sizeof weight);
         print_marks(p, marks, sizeof marks);
-        const int n = snprintf(out + used, size - used, "%s%s%s:%g:%s%s%s", i ? "," : "", p->name, stage, p->weight,
-                               marks, p->after[0] ? ":" : "", p->after);
+        const int n = snprintf(out + used, size - used, "%s%s%s:%s:%s%s%s", i ? "," : "", p->name, stage, weight, marks,
+                               p->after[0] ? ":" : "", p->after);
         used += n > 0 ? (size_t)n : 0;
     }
 }
@@ -262,7 +282,8 @@ static trainer_config small(void) {
     c.model.dropout = 0;
     c.model.positions = ENCODER_SENTENCE;
     c.model.embedding_std = 0.12; /* a rare word of a gloss must be able to leave its start behind ... */
-    c.model.sentence_std = 0.24;  /* ... and a thing must see the relation of its own sentence: half of the seeds did not */
+    c.model.sentence_std =
+        0.24; /* ... and a thing must see the relation of its own sentence: half of the seeds did not */
     c.model.use_temperature = 1;
     c.model.temperature = 1.5; /* from 2 task 18, trained alone, takes 2.6 times as many steps */
     c.model.tie_k_to_q = 1;

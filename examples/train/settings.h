@@ -18,8 +18,10 @@ int settings_get(const trainer_config *config, int i, const char **name, char va
 feed_plan settings_plan(void);
 
 /* The plans as text, "babi18:1:0.86,babi17@2:2:0.9/0.8:babi18": source (and the stage it starts with), weight, marks of the stages (the
- * last one also for those that follow), the source that must be done before. All but the name may be left out. A name that is no fresh source is one of stored rows; "text" is the text. */
+ * last one also for those that follow), the source that must be done before. All but the name may be left out. A name that is no
+ * fresh source is one of stored rows, and so is "babi18@stored"; "text" is the text. What is printed reads back to the same plans. */
 int settings_sources(trainer_config *config, const char *list, text_error *error);
+enum { SETTINGS_SOURCES = FEED_SOURCES * 512 }; /* room for the longest list */
 void settings_print_sources(const trainer_config *config, char *out, size_t size);
 
 #endif

@@ -44,7 +44,7 @@ static cJSON *feed_json(const feed *f) {
 
 /* Everything but numbers of the model, for free(); NULL when memory ends. */
 static char *run_json(const trainer *t, const char *preset, const char *data, const char *text) {
-    char sources[1024], hash[32];
+    char sources[SETTINGS_SOURCES], hash[32];
     cJSON *json = cJSON_CreateObject();
     settings_print_sources(&t->config, sources, sizeof sources);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->data_hash);
@@ -70,7 +70,7 @@ enum { OWN_PAIRS = 7 };
 static int save(const trainer *t, const char *path, const char *preset, const checkpoint_part *parts, int part_count,
                 const char *run, text_error *error) {
     checkpoint_pair pairs[MODEL_PAIRS + OWN_PAIRS];
-    char *config_json = NULL, step[32], accuracy[32], seed[32], sources[1024];
+    char *config_json = NULL, step[32], accuracy[32], seed[32], sources[SETTINGS_SOURCES];
     int count = MODEL_PAIRS;
     if (model_pairs(&t->e->config, t->vocabulary, pairs, &config_json, error)) return -1;
     snprintf(step, sizeof step, "%lld", (long long)t->step);

@@ -96,7 +96,7 @@ tokenizer *trainer_vocabulary(const trainer_config *config, const rows *stored, 
         if (wants_words(config, *source)) result = add_fresh_words(w, *source, error);
     for (size_t i = 0; !result && stored && i < stored->count; i++) {
         const row *r = &stored->row[i];
-        if (r->split[0] && strcmp(r->split, "train")) continue;
+        if (!feed_is_train(r)) continue;
         result = add_text(w, r->premise, error);
         if (!result) result = add_text(w, r->hypothesis, error);
     }

@@ -412,8 +412,13 @@ static int make_folder_of(const album *a, const char *name, text_error *error) {
     return failed;
 }
 
+static const char *const published[] = {"tsv", "svg", "png"};
+
+void album_drop(const album *a, const char *name) {
+    for (int e = 0; !album_has(a, name) && e < 3; e++) remove_file(join(a->folder, name, published[e]));
+}
+
 int album_publish(album *a, text_error *error) {
-    static const char *const endings[] = {"tsv", "svg", "png"};
     if (a->options.stop && *a->options.stop) return 1;
     if (a->page) {
         FILE *page = a->page;
@@ -424,7 +429,7 @@ int album_publish(album *a, text_error *error) {
         const char *name = a->entry[i].name;
         if (make_folder_of(a, name, error)) return -1;
         for (int e = 0; e < (a->options.gnuplot ? 3 : 2); e++)
-            if (move(work_path(a, i, endings[e]), join(a->folder, name, endings[e]), error)) return -1;
+            if (move(work_path(a, i, published[e]), join(a->folder, name, published[e]), error)) return -1;
     }
     if (move(join(a->work, "index.html", ""), join(a->folder, "index.html", ""), error)) return -1;
     sync_path(a->folder); /* some file systems cannot; the files are there all the same */

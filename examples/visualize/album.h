@@ -56,4 +56,7 @@ int album_image(album *a, FILE *page, const char *name, const char *alternative,
 /* Moves everything into place. 0, -1 with a message, 1 if stopped before anything was moved. */
 int album_publish(album *a, text_error *error);
 
+/* Removes the files that a figure of an earlier album left in the folder, unless this album has it too. */
+void album_drop(const album *a, const char *name);
+
 #endif

@@ -68,7 +68,9 @@ static int fill(album *a, const view *v, const gallery_options *options, gallery
         .note = options->note,
     };
     if (page_write(a, v, &page, error)) return -1;
-    return album_publish(a, error);
+    result = album_publish(a, error);
+    for (int i = 0; !result && curves_name(i); i++) album_drop(a, curves_name(i)); /* of another model's log */
+    return result;
 }
 
 int gallery_check_folder(const char *folder, text_error *error) {

@@ -11,9 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "data/oracle.h"
 #include "data/stream.h"
 #include "text/row_copy.h"
 #include "text/rows.h"
+#include "text/standard.h"
 #include "train/hardware.h"
 #include "train/pool.h"
 #include "visualize/ascii.h"
@@ -22,7 +24,7 @@
 
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
 enum { WRONG_CHOICE = -2 }; /* beside 0 and -1: an option's value does not fit what was loaded */
-enum { PATH_BYTES = 4096, TRY_STORIES = 8 };
+enum { PATH_BYTES = 4096, TRY_STORIES = 8, MOST_SAMPLE = 100000 };
 
 static const char help[] =
     "usage: visualize [OPTIONS]\n"
@@ -40,7 +42,7 @@ static const char help[] =
     "CLUTRR\n"
     "                           (default: fresh stories of the sources whose words the model knows)\n"
     "        --row N            the example is row N of the data's test rows (default 1)\n"
-    "        --sample N         rows for the histogram (default 120; 0: none)\n"
+    "        --sample N         rows for the histogram, at most 100000 (default 120; 0: none)\n"
     "        --oracle NAME      relation, token, truth, wordpairs, none, or a cache file of alphas\n"
     "                           (default: the one the model was trained with)\n"
     "        --log FILE         training log, for the curves\n"
@@ -156,7 +158,8 @@ static int read_options(int argc, char **argv, options *o) {
             wrong = parse_integer(optarg, 1, most, &o->row);
             break;
         case SAMPLE:
-            wrong = parse_integer(optarg, 0, most, &o->sample);
+            wanted = "a whole number from 0 to 100000";
+            wrong = parse_integer(optarg, 0, MOST_SAMPLE, &o->sample);
             break;
         case ORACLE:
             o->oracle = optarg;
@@ -191,10 +194,10 @@ static int read_options(int argc, char **argv, options *o) {
             break;
         case 'h':
             fputs(help, stdout);
-            return fflush(stdout) ? FAILED : DONE;
+            return standard_finish("visualize", DONE);
         case 'V':
             puts("visualize " DEA_VERSION);
-            return fflush(stdout) ? FAILED : DONE;
+            return standard_finish("visualize", DONE);
         case ':':
             return usage("%s needs a value", argv[optind - 1]);
         default:
@@ -207,6 +210,7 @@ static int read_options(int argc, char **argv, options *o) {
         }
     }
     if (optind < argc) return usage("unexpected argument \"%s\"", argv[optind]);
+    if (o->oracle && !oracle_is_there(o->oracle)) return usage(ORACLE_WANTED, o->oracle);
     if (!o->premise != !o->hypothesis) return usage("%s", "--premise and --hypothesis go together");
     if (o->premise && (is_blank(o->premise) || is_blank(o->hypothesis)))
         return usage("%s needs words", is_blank(o->premise) ? "--premise" : "--hypothesis");
@@ -393,10 +397,9 @@ static int terminal_columns(void) {
     return 100;
 }
 
-static int print_ascii(const options *o, const view *v, text_error *error) {
+static void print_ascii(const options *o, const view *v) {
     const int layer = o->layer < 0 ? 0 : o->layer, head = o->head < 0 ? 0 : o->head;
     ascii_heatmap(stdout, v, o->map, layer, head, terminal_columns());
-    return fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
 }
 
 /* ---- all of it */
@@ -497,7 +500,7 @@ static int draw(work *w, const options *o, const char *log, text_error *error) {
     if (o->query >= 0 && !report.finishes)
         fputs("visualize: no photo-finish for this query: one key wins for every alpha\n", stderr);
     printf("%d figures; open %s/index.html\n", report.figures, o->out);
-    return fflush(stdout) ? text_fail(error, "standard output: %s", strerror(errno)) : 0;
+    return 0;
 }
 
 int main(int argc, char **argv) {
@@ -510,6 +513,7 @@ int main(int argc, char **argv) {
                  .query = -1,
                  .threads = cpus(),
                  .map = VIEW_ATTENTION};
+    standard_open();
     const int code = read_options(argc, argv, &o);
     if (code >= 0) return code;
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -532,13 +536,16 @@ int main(int argc, char **argv) {
     if (status == 0) status = model_load(&w.m, from, &error);
     if (status == 0) status = check_head(&w.m, &o, &error);
     if (status == 0) status = look(&w, &o, from, &error);
-    if (status == 0) status = o.ascii ? print_ascii(&o, &w.c.v, &error) : draw(&w, &o, training, &error);
+    if (status == 0 && o.ascii)
+        print_ascii(&o, &w.c.v);
+    else if (status == 0)
+        status = draw(&w, &o, training, &error);
     capture_free(&w.c);
     curves_free(&w.training);
     if (w.has_labels) labeller_close(&w.labels);
     rows_free(&w.list);
     model_free(&w.m);
-    if (status == 0) return DONE;
+    if (status == 0) return standard_finish("visualize", DONE);
     if (isatty(STDERR_FILENO)) fputs("\r", stderr);
     fprintf(stderr, "visualize: %s\n", error.message);
     return interrupted ? INTERRUPTED : status == WRONG_CHOICE ? USAGE : FAILED;

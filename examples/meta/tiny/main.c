@@ -10,11 +10,13 @@
 
 #include "meta/metrics.h"
 #include "meta/train.h"
+#include "text/standard.h"
 
 #define USAGE                                                                                                          \
-    "usage: meta-tiny [--seed N] [--help] [--version]\n"                                                               \
+    "usage: meta-tiny [--seed N]\n"                                                                                    \
     "Trains a tiny base on sums, freezes it, and trains meta-attention on top. Last line: PASS or FAIL.\n"             \
     "  --seed N   seed of everything random (42)\n"                                                                    \
+    "  -h, --help   -V, --version\n"                                                                                   \
     "Exit code: 0 PASS, 1 FAIL or an error, 2 wrong usage.\n"
 
 /* ---- the task: a + b modulo NUMBERS, as words; the base never sees two numbers from LARGE on added ------------------------------------------------------------------------- */
@@ -469,25 +471,18 @@ static int wrong_usage(const char *format, const char *what) {
     return 2;
 }
 
-/* What was printed must have arrived. */
-static int finish_stdout(int code) {
-    errno = 0;
-    if (!fflush(stdout) && !ferror(stdout)) return code;
-    fprintf(stderr, "meta-tiny: standard output: %s\n", errno ? strerror(errno) : "an earlier write failed");
-    return 1;
-}
-
 int main(int argc, char **argv) {
     static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-                                            {"version", no_argument, NULL, 'v'},
+                                            {"version", no_argument, NULL, 'V'},
                                             {"seed", required_argument, NULL, 's'},
                                             {0, 0, 0, 0}};
     uint64_t seed = 42;
+    standard_open();
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
-        if (c == 'h' || c == 'v') {
+    for (int c; (c = getopt_long(argc, argv, ":hV", options, NULL)) != -1;) {
+        if (c == 'h' || c == 'V') {
             fputs(c == 'h' ? USAGE : "meta-tiny " DEA_VERSION "\n", stdout);
-            return finish_stdout(0);
+            return standard_finish("meta-tiny", 0);
         }
         if (c == ':') return wrong_usage("%s needs a value", argv[optind - 1]);
         if (c != 's') return wrong_usage("unknown option %s", argv[optind - 1]);
@@ -503,5 +498,5 @@ int main(int argc, char **argv) {
     r->seed = seed;
     const int code = whole_run(r);
     run_close(r);
-    return finish_stdout(code);
+    return standard_finish("meta-tiny", code);
 }
