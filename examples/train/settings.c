@@ -281,9 +281,9 @@ static trainer_config small(void) {
     c.model.feed_forward = 128;
     c.model.dropout = 0;
     c.model.positions = ENCODER_SENTENCE;
-    c.model.embedding_std = 0.12; /* a rare word of a gloss must be able to leave its start behind ... */
-    c.model.sentence_std =
-        0.24; /* ... and a thing must see the relation of its own sentence: half of the seeds did not */
+    c.model.embedding_std = 0.05; /* a rare word of a gloss must be able to leave its start behind */
+    c.model.sentence_std = 0.05;
+    c.model.split_heads = 1; /* else task 18 is a lottery: half of the seeds never saw a thing's own sentence */
     c.model.use_temperature = 1;
     c.model.temperature = 1.5; /* from 2 task 18, trained alone, takes 2.6 times as many steps */
     c.model.tie_k_to_q = 1;
@@ -300,7 +300,7 @@ static trainer_config small(void) {
     c.eval_every = 400;
     c.patience = 0;
     c.rest = 0.3;
-    c.hidden = 0.1;
+    c.hidden = 0.2;
     c.vocab_min_count = 6;
     c.vocab_pieces = 1500;
     return c;
@@ -328,8 +328,8 @@ static trainer_config quick(void) {
 int settings_preset(const char *name, trainer_config *config) {
     /* One after the other: in a mixture from the first step on task 18 was not done when the steps were. */
     static const char everything[] =
-        "babi18:1:0.84/0.84/0.84/0.9,babi17:1.8:0.84/0.72:babi18,babi16:0.2:0.86:babi18,kinship@2:0.8:0.84:babi18,"
-        "isa:2:0.9:babi17,partof:1.5:0.9:babi17,capital:0.05:0.9:babi17";
+        "babi18:1:0.84/0.84/0.84/0.9,babi17:2:0.84:babi18,babi16:0.1:0.86:babi18,kinship@2:1.3:0.84:babi18,"
+        "isa:1.5:0.9:babi18,partof:0.4:0.9:babi18,capital:0.05:0.9:babi18";
     if (!strcmp(name, "paper"))
         *config = paper();
     else if (!strcmp(name, "small"))
