@@ -70,11 +70,12 @@ extern "C" {
 
 typedef DEA_REAL dea_real;
 
-#define DEA_ALPHA_MAX    0.95 /* alpha and alpha-hat never exceed this: at least 5% of similarity survives */
-#define DEA_SIGMA_EPS    1e-5 /* added to a row's standard deviation in (3) */
-#define DEA_BETA_EPS     1e-6 /* in (8); slopes closer than this are parallel */
-#define DEA_ALIGNMENT    64   /* bytes; what a workspace must be aligned to */
-#define DEA_SAVED_FLOATS 4    /* numbers a row that backward needs from forward */
+#define DEA_ALPHA_MAX       0.95  /* alpha and alpha-hat never exceed this: at least 5% of similarity survives */
+#define DEA_TEMPERATURE_MIN 1e-30 /* the least temperature: gate weights are divided by it */
+#define DEA_SIGMA_EPS       1e-5  /* added to a row's standard deviation in (3) */
+#define DEA_BETA_EPS        1e-6  /* in (8); slopes closer than this are parallel */
+#define DEA_ALIGNMENT       64    /* bytes; what a workspace must be aligned to */
+#define DEA_SAVED_FLOATS    4     /* numbers a row that backward needs from forward */
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 typedef enum dea_status {
@@ -1089,10 +1090,8 @@ static void dea__gemm(int transpose_a, int transpose_b, int m, int n, int k, dou
 
 /* Up to here exp of a score needs no shift: e^40 times values of 1e20 is still finite, and a gradient of 1e-20 over it keeps
  * its digits. */
-#define DEA__MILD 40
-/* The fast path divides gate weights by it. */
-#define DEA__LEAST_TEMPERATURE DEA__REAL(1e-30)
-#define DEA__SCORE_MILD        ((dea_real)DEA__MILD * DEA__LOG2_UNIT)
+#define DEA__MILD       40
+#define DEA__SCORE_MILD ((dea_real)DEA__MILD * DEA__LOG2_UNIT)
 
 typedef ptrdiff_t dea__idx;
 
@@ -1318,6 +1317,7 @@ DEA__INLINE dea__vec dea__inverse(dea__vec x) {
 #endif
 }
 
+/* Square roots, correctly rounded; dea__sqrts has them to a few roundings. */
 DEA__INLINE dea__vec dea__root(dea__vec x) {
 #if DEA__VECTORS && DEA__X86 && DEA__REAL_IS_DOUBLE && DEA__ISA == 512
     return (dea__vec)_mm512_maskz_sqrt_pd(0xff, (__m512d)x);
@@ -2111,7 +2111,7 @@ static dea_status dea__check_attention(const dea_attention *a, int needs_v) {
     if (!(a->gamma >= 0 && a->gamma <= 1)) return DEA_ERR_GAMMA;
     if (!(a->dropout >= 0 && a->dropout < 1)) return DEA_ERR_DROPOUT;
     for (int h = 0; a->temperature && h < a->heads; h++)
-        if (!(a->temperature[h] >= DEA__LEAST_TEMPERATURE) || !dea__finite((double)a->temperature[h]))
+        if (!(a->temperature[h] >= DEA__REAL(DEA_TEMPERATURE_MIN)) || !dea__finite((double)a->temperature[h]))
             return DEA_ERR_TEMPERATURE;
     if (a->labels) {
         const size_t cells = (size_t)a->batch * (size_t)a->seq_q * (size_t)a->seq_k;
@@ -4744,10 +4744,7 @@ DEA__INLINE dea__vec dea__sqrts(dea__vec x) {
     for (int step = 0; step < 3; step++) y = y * (dea__splat(1.5f) + half * y * y);
     return x * y;
 #else
-    dea_real lanes[DEA__LANES];
-    dea__store(lanes, x);
-    for (int i = 0; i < DEA__LANES; i++) lanes[i] = DEA__SQRT(lanes[i]);
-    return dea__load(lanes);
+    return dea__root(x);
 #endif
 }
 
@@ -6012,8 +6009,7 @@ DEA_API dea_status dea_layer_reset(const dea_layer *layer, dea_real *params, uin
     const dea_status status = dea__check_layer(layer);
     if (status != DEA_OK) return status;
     if (!params) return DEA_ERR_NULL;
-    if (layer->use_temperature &&
-        !(DEA__REAL(layer->temperature) >= DEA__LEAST_TEMPERATURE && dea__finite(layer->temperature)))
+    if (layer->use_temperature && !(layer->temperature >= DEA_TEMPERATURE_MIN && dea__finite(layer->temperature)))
         return DEA_ERR_TEMPERATURE;
     const int d_model = layer->d_model, heads = layer->heads, d = d_model / heads;
     const size_t square = (size_t)d_model * (size_t)d_model;

@@ -99,30 +99,41 @@ static void test_layer_norm_at_extremes(void **state) {
         }
 }
 
+/* One tensor of the main group, its gradient and its moments, all 0. */
+typedef struct one_tensor {
+    dea_tensor tensor;
+    dea_table table;
+    float *p, *g, *m, *v;
+} one_tensor;
+
+static void take_tensor(one_tensor *t, int count) {
+    t->table = dea_table_init(&t->tensor, 1);
+    assert_ok(dea_table_add(&t->table, "", "w", 1, &count, DEA_GROUP_MAIN, 0, NULL));
+    t->p = take_zeros(t->table.elements), t->g = take_zeros(t->table.elements);
+    t->m = take_zeros(t->table.elements), t->v = take_zeros(t->table.elements);
+}
+
 /* A second moment must not become infinite: its tensor would never learn again. */
 static void test_adamw_at_extremes(void **state) {
     (void)state;
-    static const int shape[1] = {4};
-    dea_tensor tensor;
-    dea_table table = dea_table_init(&tensor, 1);
-    assert_ok(dea_table_add(&table, "", "w", 1, shape, DEA_GROUP_MAIN, 0, NULL));
-    float *p = take_zeros(table.elements), *g = take_zeros(table.elements), *m = take_zeros(table.elements),
-          *v = take_zeros(table.elements);
+    one_tensor t;
+    take_tensor(&t, 4);
+    float *p = t.p, *g = t.g, *m = t.m, *v = t.v;
     dea_adamw o = dea_adamw_init();
     for (int i = 0; i < 4; ++i) p[i] = 1, g[i] = 1e22f;
     o.clip[DEA_GROUP_MAIN] = 0;
     double norms[DEA_GROUPS] = {-7, -7};
-    assert_status(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms), DEA_ERR_NONFINITE);
+    assert_status(dea_adamw_step(&o, &t.table, p, g, m, v, 1, 1, norms), DEA_ERR_NONFINITE);
     assert_true(p[0] == 1 && all_zero(m, 4) && all_zero(v, 4) && norms[0] == -7 && norms[1] == -7);
     o.clip[DEA_GROUP_MAIN] = 1; /* clipped, the same gradient is an ordinary one */
-    assert_ok(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, norms));
+    assert_ok(dea_adamw_step(&o, &t.table, p, g, m, v, 1, 1, norms));
     for (int i = 0; i < 4; ++i) {
         assert_near(m[i], 0.1 * 0.5, 1e-8);
         assert_near(v[i], 0.001 * 0.25, 1e-9);
     }
     assert_near(norms[0] / 2e22, 1, 1e-6);
     o.clip[DEA_GROUP_MAIN] = 1e25; /* a limit that lets everything through */
-    assert_status(dea_adamw_step(&o, &table, p, g, m, v, 2, 1, norms), DEA_ERR_NONFINITE);
+    assert_status(dea_adamw_step(&o, &t.table, p, g, m, v, 2, 1, norms), DEA_ERR_NONFINITE);
 }
 
 /* Every length up to four vectors and a bit, 40 steps long, against double. Beta2 is so near 1 that float's own 1 - beta2 would be
@@ -164,19 +175,16 @@ static void test_adamw(void **state) {
 /* A word that no longer comes: its moments end at 0 and not in numbers that are slow to compute with; and 0/0 is no update. */
 static void test_adamw_at_rest(void **state) {
     (void)state;
-    static const int shape[1] = {19};
-    dea_tensor tensor;
-    dea_table table = dea_table_init(&tensor, 1);
-    assert_ok(dea_table_add(&table, "", "w", 1, shape, DEA_GROUP_MAIN, 0, NULL));
-    float *p = take_zeros(table.elements), *g = take_zeros(table.elements), *m = take_zeros(table.elements),
-          *v = take_zeros(table.elements);
+    one_tensor t;
+    take_tensor(&t, 19);
+    float *p = t.p, *g = t.g, *m = t.m, *v = t.v;
     dea_adamw o = dea_adamw_init();
     o.beta2 = 0.9, o.eps = 1e-300;
     g[0] = -1e-3f, g[17] = 1e-3f;
-    assert_ok(dea_adamw_step(&o, &table, p, g, m, v, 1, 1, NULL));
+    assert_ok(dea_adamw_step(&o, &t.table, p, g, m, v, 1, 1, NULL));
     assert_true(m[0] < 0 && m[17] > 0 && v[0] > 0 && v[17] > 0);
     g[0] = g[17] = 0;
-    for (int step = 2; step <= 1000; ++step) assert_ok(dea_adamw_step(&o, &table, p, g, m, v, step, 1, NULL));
+    for (int step = 2; step <= 1000; ++step) assert_ok(dea_adamw_step(&o, &t.table, p, g, m, v, step, 1, NULL));
     assert_true(all_zero(m, 19) && all_zero(v, 19));
     for (int i = 0; i < 19; ++i) assert_true(isfinite(p[i]) && (p[i] != 0) == (i == 0 || i == 17));
 }

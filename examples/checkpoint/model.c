@@ -164,11 +164,11 @@ static int check_temperatures(const model *m, const char *path, text_error *erro
         const size_t length = strlen(t->name);
         if (length < sizeof name - 1 || strcmp(t->name + length - (sizeof name - 1), name) != 0) continue;
         for (size_t h = 0; h < t->count; h++)
-            if (!(m->params[t->offset + h] >= (dea_real)1e-30))
+            if (!(m->params[t->offset + h] >= (dea_real)DEA_TEMPERATURE_MIN))
                 return text_fail(error,
-                                 "%s: '%s' holds %g for head %zu, which must be at least 1e-30; use another copy or "
+                                 "%s: '%s' holds %g for head %zu, which must be at least %g; use another copy or "
                                  "train again",
-                                 path, t->name, (double)m->params[t->offset + h], h);
+                                 path, t->name, (double)m->params[t->offset + h], h, DEA_TEMPERATURE_MIN);
     }
     return 0;
 }

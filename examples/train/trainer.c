@@ -473,8 +473,6 @@ static int check_isolation(trainer *t, const totals *all, text_error *error) {
     return 0;
 }
 
-/* ---- */
-
 /* ---- gradients: all are 0 between steps */
 
 /* Lists the words whose embeddings the drawn rows' gradients reach: far fewer than the vocabulary has, and the rows of the others
@@ -502,7 +500,8 @@ static void for_reached(trainer_lane *lane, size_t begin, size_t end, gradient_w
                  last = first + (size_t)t->config.model.vocab * d;
     if (begin < first) work(lane, begin, end < first ? end : first, factor);
     if (end > last) work(lane, begin > last ? begin : last, end, factor);
-    for (size_t i = 0; i < t->reached_count && begin < last && end > first; i++) {
+    if (end <= first || begin >= last) return;
+    for (size_t i = 0; i < t->reached_count; i++) {
         const size_t word = first + t->reached[i] * d;
         if (word + d > begin && word < end)
             work(lane, word > begin ? word : begin, word + d < end ? word + d : end, factor);
