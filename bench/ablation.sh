@@ -8,7 +8,7 @@
 # Environment:  PROGRAMS  where train, eval, data and compare are     (build)
 #               OUT       where everything goes                       (build/ablation)
 #               PRESET    of build/train                              (small)
-#               STEPS     of each run                                 (3000)
+#               STEPS     of each run                                 (6000)
 #               SEEDS     one run of each variant for each            ("1 2 3")
 #               VARIANTS  names out of the list below                 (all)
 #               THREADS   of each run                                 (2)
@@ -27,7 +27,7 @@ case ${1-} in
     ;;
 esac
 set -u
-PROGRAMS=${PROGRAMS:-build} OUT=${OUT:-build/ablation} PRESET=${PRESET:-small} STEPS=${STEPS:-3000}
+PROGRAMS=${PROGRAMS:-build} OUT=${OUT:-build/ablation} PRESET=${PRESET:-small} STEPS=${STEPS:-6000}
 SEEDS=${SEEDS:-1 2 3} THREADS=${THREADS:-2}
 ALL='dea alpha-0 alpha-0.5 no-gate-loss gamma-anneal token truth'
 VARIANTS=${VARIANTS:-$ALL}

@@ -288,18 +288,19 @@ static trainer_config small(void) {
     c.model.temperature = 1.5; /* from 2 task 18, trained alone, takes 2.6 times as many steps */
     c.model.tie_k_to_q = 1;
     c.model.w_rel_identity = 1; /* with W_k = W_q: equal words match by either expert from the first step */
-    c.steps = 5600;
-    c.batch_rows = 64;
+    c.steps = 9600;
+    c.batch_rows =
+        32; /* of five mixtures none stayed on task 18's plateau; with 64 rows and half the steps two of three did */
     c.story_pairs = 1;
-    c.lr = 1.8e-3;
+    c.lr = 1.4e-3;
     c.lr_gate = 5e-3;
     c.embedding_rate = 3;
     c.beta2 = 0.98;
-    c.warmup = 200;
+    c.warmup = 300;
     c.gamma_steps = 0;
-    c.eval_every = 400;
+    c.eval_every = 600;
     c.patience = 0;
-    c.rest = 0.3;
+    c.rest = 0.25;
     c.hidden = 0.2;
     c.vocab_min_count = 6;
     c.vocab_pieces = 1500;
@@ -326,10 +327,11 @@ static trainer_config quick(void) {
 }
 
 int settings_preset(const char *name, trainer_config *config) {
-    /* One after the other: in a mixture from the first step on task 18 was not done when the steps were. */
+    /* What is learnt by one insight from the first step on, each with enough rows to come by it; what takes long practice after 18. With
+     * less of 18 one seed of three stayed on its plateau, with less of kinship on that of swapped persons. */
     static const char everything[] =
-        "babi18:1:0.84/0.84/0.84/0.9,babi17:2:0.84:babi18,babi16:0.1:0.86:babi18,kinship@2:1.3:0.84:babi18,"
-        "isa:1.5:0.9:babi18,partof:0.4:0.9:babi18,capital:0.05:0.9:babi18";
+        "babi18:2.5:0.84/0.84/0.84/0.9,babi17:2:0.84/0.9,babi16:0.1:0.86,kinship@2:1.5:0.84,"
+        "isa:1.8:0.9:babi18,partof:0.4:0.9:babi18,capital:0.05:0.9:babi18";
     if (!strcmp(name, "paper"))
         *config = paper();
     else if (!strcmp(name, "small"))
