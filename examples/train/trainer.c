@@ -246,6 +246,21 @@ static int lane_push(trainer_lane *lane, size_t slice, text_error *error) {
     return 0;
 }
 
+/* The lane with the most work is begun first, so that fewer threads than lanes come to an end together. */
+static void order_lanes(trainer *t) {
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        int at = i;
+        for (; at > 0 && t->lane[t->lane_order[at - 1]].cost < t->lane[i].cost; at--)
+            t->lane_order[at] = t->lane_order[at - 1];
+        t->lane_order[at] = i;
+    }
+}
+
+static trainer_lane *lane_in_turn(void *lanes, int turn) {
+    trainer_lane *lane = lanes;
+    return &lane[lane->t->lane_order[turn]];
+}
+
 /* Longest batch first, to the lane with the least work: a function of the plan alone. */
 static int assign(trainer *t, const samples *list, const batch_plan *plan, text_error *error) {
     for (int i = 0; i < TRAINER_LANES; i++) {
@@ -269,6 +284,7 @@ static int assign(trainer *t, const samples *list, const batch_plan *plan, text_
         least->cost += cost;
         if (lane_push(least, s, error)) return -1;
     }
+    order_lanes(t);
     return 0;
 }
 
@@ -345,8 +361,8 @@ static void train_slice(trainer_lane *lane, size_t slice) {
     if (loss.gate_weight > 0) lane->gate_loss += labelled_share * loss.gate_loss;
 }
 
-static void train_lane(void *context, int index) {
-    trainer_lane *lane = (trainer_lane *)context + index;
+static void train_lane(void *context, int turn) {
+    trainer_lane *lane = lane_in_turn(context, turn);
     for (size_t i = 0; i < lane->slices && lane->status == DEA_OK; i++) train_slice(lane, lane->slice[i]);
 }
 
@@ -678,8 +694,8 @@ static void evaluate_slice(trainer_lane *lane, size_t slice) {
     free(maps);
 }
 
-static void evaluate_lane(void *context, int index) {
-    trainer_lane *lane = (trainer_lane *)context + index;
+static void evaluate_lane(void *context, int turn) {
+    trainer_lane *lane = lane_in_turn(context, turn);
     for (size_t i = 0; i < lane->slices && lane->status == DEA_OK; i++) evaluate_slice(lane, lane->slice[i]);
 }
 

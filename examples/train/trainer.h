@@ -89,6 +89,7 @@ typedef struct trainer {
     batch_plan plan, dev_plan;
     const char **dev_source;        /* [dev.count] */
     trainer_lane *lane;             /* [TRAINER_LANES] */
+    int lane_order[TRAINER_LANES];  /* most work first */
     size_t *reached, reached_count; /* words whose embeddings the step's gradients reach; room for the vocabulary */
     unsigned char *is_reached;      /* [vocab] */
 } trainer;
