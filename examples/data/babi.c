@@ -242,7 +242,7 @@ static void draw_pair(const data_stream *s, rng *r, int n, int *a, int *b) {
 
 /* ---- 17, position */
 
-enum { OBJECTS = 64 };
+enum { COLOURS17 = 8, OBJECTS = 8 * COLOURS17 };
 
 #define SHAPE(shape)                                                                                                   \
     "red " shape, "blue " shape, "yellow " shape, "pink " shape, "green " shape, "purple " shape, "white " shape,      \
@@ -256,6 +256,8 @@ static const char *const directions[4] = {" is above ", " is below ", " is to th
 
 static const char *const describe17[] = {
     "one fact and a question on it",
+    "two facts on four objects, in half of the stories with a third like one of the asked; a question on one fact",
+    "as the full story, but half of them on one line and told in opposite words, and half with objects alike",
     "the full story: three objects, two facts, a question on the two ends along one axis",
 };
 
@@ -279,30 +281,67 @@ static void add_twins17(data_story *story, row like, int turn, int from_b, int a
     add_twins(story, like, truth, lie);
 }
 
-static void draw17(const data_stream *s, rng *r, data_story *story) {
-    int o[3], n = 0;
+/* Of one colour or one shape: only both words together tell them apart. */
+static int alike17(int a, int b) {
+    return a % COLOURS17 == b % COLOURS17 || a / COLOURS17 == b / COLOURS17;
+}
+
+/* What a story tells: o[0] is `first` of its neighbour, which (or o[0] itself) is `second` of o[1]. */
+typedef struct told17 {
+    int first, second, n;
     fact facts[2];
+} told17;
+
+static void draw_others17(rng *r, int *o, int n, int alike) {
+    do draw_distinct(r, o, 2, n, OBJECTS);
+    while (alike && !alike17(o[2], o[0]) && !alike17(o[2], o[1]));
+}
+
+/* o[0] and o[1] are neighbours. `apart`: two others are told of besides. */
+static told17 tell_neighbours17(rng *r, int *o, int apart) {
+    told17 t = {.first = (int)rng_below(r, 4), .n = 1};
+    t.second = t.first;
+    t.facts[0] = say17(rng_coin(r), o[0], t.first, o[1]);
+    if (!apart) return t;
+    draw_others17(r, o, 4, rng_coin(r));
+    const int direction = (int)rng_below(r, 4), from_b = rng_coin(r);
+    t.facts[t.n++] = say17(from_b, o[2], direction, o[3]);
+    return t;
+}
+
+/* A path from o[0] over o[2] to o[1] that does not return to its start. On a line whose facts are told in opposite words neither
+ * the words' direction nor the objects' order tells anything until both are put together fact by fact. */
+static told17 tell_path17(rng *r, int *o, int line, int alike) {
+    told17 t = {.first = (int)rng_below(r, 4), .n = 2};
+    do t.second = line ? t.first : (int)rng_below(r, 4);
+    while (t.second == (t.first ^ 1));
+    draw_others17(r, o, 3, alike);
+    const int from_middle = rng_coin(r), from_end = line ? !from_middle : rng_coin(r);
+    t.facts[0] = say17(from_middle, o[0], t.first, o[2]);
+    t.facts[1] = say17(from_end, o[2], t.second, o[1]);
+    return t;
+}
+
+static told17 tell17(int stage, rng *r, int *o) {
+    if (stage < 3) return tell_neighbours17(r, o, stage == 2);
+    const int alike = stage == 3 && rng_coin(r), line = stage == 3 && rng_coin(r);
+    return tell_path17(r, o, line, alike);
+}
+
+static void draw17(const data_stream *s, rng *r, data_story *story) {
+    int o[4];
     draw_pair(s, r, OBJECTS, &o[0], &o[1]);
     const char *group = put_pair(story, objects[o[0]], objects[o[1]]);
-    int first = (int)rng_below(r, 4), second = first; /* o[0] is `first` of the middle, the middle `second` of o[1] */
-    if (s->stage == 1) {
-        facts[n++] = say17(rng_coin(r), o[0], first, o[1]);
-    } else {
-        while ((second = (int)rng_below(r, 4)) == (first ^ 1)) {
-        } /* the path must not return to its start */
-        draw_distinct(r, o, 2, 3, OBJECTS);
-        facts[n++] = say17(rng_coin(r), o[0], first, o[2]);
-        facts[n++] = say17(rng_coin(r), o[2], second, o[1]);
-    }
-    row like = {data_split_name(s->split), "babi17", "Position", 0, "", n, group, "", ""};
-    like.premise = put_facts(r, story, facts, n);
-    int asked = rng_coin(r) ? first : second, from_b = rng_coin(r), turn = rng_coin(r);
+    const told17 t = tell17(s->stage, r, o);
+    row like = {data_split_name(s->split), "babi17", "Position", 0, "", s->stage < 3 ? 1 : 2, group, "", ""};
+    like.premise = put_facts(r, story, t.facts, t.n);
+    int asked = rng_coin(r) ? t.first : t.second, from_b = rng_coin(r), turn = rng_coin(r);
     add_twins17(story, like, turn, from_b, o[0], asked, o[1]);
-    from_b = !from_b;      /* one axis only: the same from the other end */
-    if (first != second) { /* the other axis */
+    from_b = !from_b;          /* one axis only: the same from the other end */
+    if (t.first != t.second) { /* the other axis */
         turn = rng_coin(r);
         from_b = rng_coin(r);
-        asked = asked == first ? second : first;
+        asked = asked == t.first ? t.second : t.first;
     }
     add_twins17(story, like, turn, from_b, o[0], asked, o[1]);
 }
