@@ -72,6 +72,29 @@ static void assert_same_bits(const trainer *a, const trainer *b) {
     assert_memory_equal(a->v, b->v, bytes);
 }
 
+/* The rate by step: a linear rise, the full rate until `hold`, half a cosine down to 0 at the end. */
+static void test_rate(void **state) {
+    (void)state;
+    static const double falls[8] = {0.5, 1, 1, 0.93301270189221932, 0.75, 0.5, 0.25, 0.066987298107780677};
+    static const double held[8] = {0.5, 1, 1, 1, 1, 0.85355339059327373, 0.5, 0.14644660940672627};
+    for (int hold = 0; hold < 2; hold++) {
+        trainer t;
+        text_error error = {""};
+        trainer_step_report report;
+        trainer_config c = quick();
+        c.cosine = 1;
+        c.warmup = 2;
+        c.steps = 8;
+        c.hold = hold / 2.0;
+        open_run(&t, &c, 1);
+        for (int s = 0; s < 8; s++) {
+            if (trainer_step(&t, &report, &error)) fail_msg("%s", error.message);
+            assert_true(fabs(report.lr_factor - (hold ? held : falls)[s]) < 1e-12);
+        }
+        trainer_close(&t);
+    }
+}
+
 /* ---- determinism */
 
 static void test_threads_and_seeds(void **state) {
@@ -209,6 +232,38 @@ static void test_padding(void **state) {
     print_message("padding: %.1f%%\n", 100 * (double)(padded - tokens) / (double)padded);
     assert_true((double)(padded - tokens) < 0.1 * (double)padded);
     trainer_close(&t);
+}
+
+/* A step's batches hold every row once and are no larger than micro-tokens allows; lanes have at most as many as even shares need. */
+static void test_step_batches(void **state) {
+    (void)state;
+    static const int micro[] = {40, 112, 2048};
+    for (size_t k = 0; k < 3; k++) {
+        trainer t;
+        trainer_config c = quick();
+        c.micro_tokens = micro[k];
+        c.batch_tokens = 0;
+        c.batch_rows = 64;
+        open_run(&t, &c, 2);
+        for (int step = 1; step <= 5; step++) {
+            char seen[128] = {0};
+            size_t rows_in_slices = 0;
+            run_to(&t, step);
+            assert_true(t.drawn.count >= 64 && t.drawn.count < sizeof seen);
+            for (size_t s = 0; s < t.plan.slices; s++) {
+                const batch_slice *slice = &t.plan.slice[s];
+                assert_true(slice->count == 1 || slice->count * slice->length <= micro[k]);
+                for (int i = 0; i < slice->count; i++) seen[t.plan.order[slice->begin + (size_t)i]]++;
+                rows_in_slices += (size_t)slice->count;
+            }
+            assert_int_equal(rows_in_slices, t.drawn.count);
+            for (size_t i = 0; i < t.drawn.count; i++) assert_int_equal(seen[i], 1);
+            const size_t least = t.drawn.tokens / (size_t)micro[k] + 1;
+            assert_true(t.plan.slices >= (least < TRAINER_LANES ? TRAINER_LANES : least));
+            assert_true(t.plan.slices <= 2 * least + 2 * TRAINER_LANES);
+        }
+        trainer_close(&t);
+    }
 }
 
 /* A step on a file that is one long word takes no longer than on another. */
@@ -360,17 +415,22 @@ static void test_stages(void **state) {
     assert_int_equal(f.source[0].state.stage, 2);
     assert_int_equal(steps, 29); /* the average is of 30 steps */
     assert_int_equal(f.source[1].state.stage, 1);
-    rows_by_tag[1] = 20;
-    correct[1] = 15; /* 75% is not enough */
-    for (int i = 0; i < 200; i++) assert_int_equal(feed_report(&f, rows_by_tag, correct), 0);
-    correct[1] = 20;
-    while (!feed_report(&f, rows_by_tag, correct)) continue;
+    for (int stage = 2; stage <= data_stream_stages("babi17"); stage++) {
+        assert_int_equal(f.source[0].state.stage, stage);
+        assert_false(f.source[0].state.done);
+        rows_by_tag[stage - 1] = 20;
+        correct[stage - 1] = 15; /* 75% is not enough */
+        for (int i = 0; i < 200; i++) assert_int_equal(feed_report(&f, rows_by_tag, correct), 0);
+        correct[stage - 1] = 20;
+        while (!feed_report(&f, rows_by_tag, correct)) continue;
+    }
     assert_true(f.source[0].state.done);
     feed_close(&f);
     /* Marks of their own: the first stage is left at 70%, the second not at 75%. */
     assert_int_equal(settings_sources(&c, "babi18:1:0.7/0.8", &error), 0);
     assert_int_equal(feed_open(&f, c.plan, c.plans, NULL, NULL, 1, &error), 0);
     correct[0] = correct[1] = 15;
+    rows_by_tag[2] = rows_by_tag[3] = 0;
     for (steps = 0; !feed_report(&f, rows_by_tag, correct); steps++) assert_true(steps < 100);
     for (int i = 0; i < 200; i++) assert_int_equal(feed_report(&f, rows_by_tag, correct), 0);
     assert_int_equal(f.source[0].state.stage, 2);
@@ -716,9 +776,11 @@ int main(void) {
         cmocka_unit_test(test_gate_loss_and_fixed_alpha),
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_step_batches),
         cmocka_unit_test(test_masking),
         cmocka_unit_test(test_long_line),
         cmocka_unit_test(test_stored_rows),
+        cmocka_unit_test(test_rate),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_share_of_stages),
         cmocka_unit_test(test_hiding),

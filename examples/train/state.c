@@ -151,6 +151,10 @@ static int read_settings(state_run *run, const char *path, const cJSON *json, te
         if (!cJSON_IsString(item) || settings_set(&run->config, item->string, item->valuestring, error))
             return broken(path, item->string, error);
     }
+    const char *name;
+    char value[64];
+    for (int i = 0; settings_get(&run->config, i, &name, value); i++)
+        if (!cJSON_HasObjectItem(settings, name)) return broken(path, name, error);
     if (!sources || settings_sources(&run->config, sources, error)) return broken(path, "sources", error);
     if (!oracle || strlen(oracle) >= TRAINER_ORACLE) return broken(path, "oracle", error);
     memcpy(run->config.oracle, oracle, strlen(oracle) + 1);

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +13,23 @@
 
 enum { TASK_OF_DROPOUT = 0x44, STEP_PLACES = 1 << 12 }; /* batches a step may have dropout masks for */
 
+/* Where a batch is worked on. A lane takes the first that is free, so that the batches of one thread follow each other in memory
+ * that is still in its cache: with a room for each lane a thread takes 15 to 20% longer. */
+struct trainer_room {
+    encoder_work work;
+    batch_buffer buffer;
+    dea_real *map; /* alpha-hat of every layer, in an evaluation */
+    size_t map_capacity;
+    atomic_flag taken;
+};
+
 struct trainer_lane {
     trainer *t;
     const samples *list;
     const batch_plan *plan;
     dea_real *grads;
-    encoder_work work;
-    batch_buffer buffer;
-    size_t *slice; /* the lane's, in order */
+    trainer_room *room; /* while it works */
+    size_t *slice;      /* the lane's, in order */
     size_t slices, slice_capacity, cost;
     const struct totals *totals;
     /* What the lane's batches came to. */
@@ -28,8 +38,6 @@ struct trainer_lane {
     int64_t cells;
     double alpha_error;
     int64_t histogram[TRAINER_BINS][TRAINER_BINS];
-    dea_real *map;
-    size_t map_capacity;
     dea_table part; /* a share of every tensor, which this lane sums and updates */
     dea_tensor *part_tensors;
     double squares[DEA_GROUPS]; /* of the share's gradients */
@@ -185,8 +193,10 @@ static int make_part(trainer_lane *lane, int index, text_error *error) {
 
 static int make_lanes(trainer *t, text_error *error) {
     t->lane = calloc(TRAINER_LANES, sizeof *t->lane);
-    if (!t->lane) return text_fail_memory(error, TRAINER_LANES * sizeof *t->lane);
+    t->room = calloc(TRAINER_LANES, sizeof *t->room);
+    if (!t->lane || !t->room) return text_fail_memory(error, TRAINER_LANES * sizeof *t->lane);
     for (int i = 0; i < TRAINER_LANES; i++) {
+        atomic_flag_clear(&t->room[i].taken);
         t->lane[i].t = t;
         t->lane[i].grads = arena_new(t->e->table.elements, error);
         if (!t->lane[i].grads || make_part(&t->lane[i], i, error)) return -1;
@@ -215,11 +225,15 @@ void trainer_close(trainer *t) {
         free(lane->grads);
         free(lane->part_tensors);
         free(lane->slice);
-        free(lane->map);
-        encoder_work_free(&lane->work);
-        batch_buffer_free(&lane->buffer);
+    }
+    for (int i = 0; t->room && i < TRAINER_LANES; i++) {
+        encoder_work_free(&t->room[i].work);
+        batch_buffer_free(&t->room[i].buffer);
+        free(t->room[i].map);
     }
     free(t->lane);
+    free(t->room);
+    free(t->work);
     free(t->reached);
     free(t->is_reached);
     free(t->params);
@@ -246,14 +260,25 @@ static int lane_push(trainer_lane *lane, size_t slice, text_error *error) {
     return 0;
 }
 
+/* Work of a batch, in no unit: what grows with the tokens, with the keys of each, and what every batch costs whatever its size (16
+ * batches in place of 8 take 13% longer, which is 20 tokens a batch). */
+static size_t slice_cost(const batch_slice *s) {
+    const size_t length = (size_t)s->length;
+    return (20 + (size_t)s->count * length) * (256 + length);
+}
+
+static int most_work_first(const void *a, const void *b) {
+    const lane_work *x = a, *y = b;
+    if (x->cost != y->cost) return x->cost < y->cost ? 1 : -1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
 /* The lane with the most work is begun first, so that fewer threads than lanes come to an end together. */
 static void order_lanes(trainer *t) {
-    for (int i = 0; i < TRAINER_LANES; i++) {
-        int at = i;
-        for (; at > 0 && t->lane[t->lane_order[at - 1]].cost < t->lane[i].cost; at--)
-            t->lane_order[at] = t->lane_order[at - 1];
-        t->lane_order[at] = i;
-    }
+    lane_work work[TRAINER_LANES];
+    for (int i = 0; i < TRAINER_LANES; i++) work[i] = (lane_work){t->lane[i].cost, (size_t)i};
+    qsort(work, TRAINER_LANES, sizeof *work, most_work_first);
+    for (int i = 0; i < TRAINER_LANES; i++) t->lane_order[i] = (int)work[i].index;
 }
 
 static trainer_lane *lane_in_turn(void *lanes, int turn) {
@@ -261,8 +286,18 @@ static trainer_lane *lane_in_turn(void *lanes, int turn) {
     return &lane[lane->t->lane_order[turn]];
 }
 
-/* Longest batch first, to the lane with the least work: a function of the plan alone. */
+static trainer_lane *least_work(trainer *t) {
+    trainer_lane *least = &t->lane[0];
+    for (int i = 1; i < TRAINER_LANES; i++)
+        if (t->lane[i].cost < least->cost) least = &t->lane[i];
+    return least;
+}
+
+/* The batch with the most work first, to the lane with the least: a function of the plan alone. */
 static int assign(trainer *t, const samples *list, const batch_plan *plan, text_error *error) {
+    lane_work *work = grow(t->work, &t->work_capacity, plan->slices + 1, sizeof *work);
+    if (!work) return text_fail_memory(error, plan->slices * sizeof *work);
+    t->work = work;
     for (int i = 0; i < TRAINER_LANES; i++) {
         trainer_lane *lane = &t->lane[i];
         lane->list = list;
@@ -275,17 +310,47 @@ static int assign(trainer *t, const samples *list, const batch_plan *plan, text_
         memset(lane->correct, 0, sizeof lane->correct);
         memset(lane->histogram, 0, sizeof lane->histogram);
     }
-    for (size_t s = plan->slices; s-- > 0;) {
-        const size_t length = (size_t)plan->slice[s].length,
-                     cost = (size_t)plan->slice[s].count * length * (256 + length);
-        trainer_lane *least = &t->lane[0];
-        for (int i = 1; i < TRAINER_LANES; i++)
-            if (t->lane[i].cost < least->cost) least = &t->lane[i];
-        least->cost += cost;
-        if (lane_push(least, s, error)) return -1;
+    for (size_t s = 0; s < plan->slices; s++) work[s] = (lane_work){slice_cost(&plan->slice[s]), s};
+    qsort(work, plan->slices, sizeof *work, most_work_first);
+    for (size_t i = 0; i < plan->slices; i++) {
+        trainer_lane *least = least_work(t);
+        least->cost += work[i].cost;
+        if (lane_push(least, work[i].index, error)) return -1;
     }
     order_lanes(t);
     return 0;
+}
+
+/* Tokens of a batch when a step of so many is cut evenly, at most micro_tokens. */
+static size_t even_share(const trainer *t, size_t tokens) {
+    const size_t wanted = tokens / ((size_t)t->config.micro_tokens * TRAINER_LANES) + 1;
+    return tokens / (TRAINER_LANES * (wanted > 2 ? wanted : 2)) + 1;
+}
+
+/* When the last of so many threads comes to its end. */
+static size_t lanes_span(const trainer *t, int threads) {
+    size_t busy[TRAINER_LANES] = {0}, last = 0;
+    for (int i = 0; i < TRAINER_LANES; i++) {
+        int first = 0;
+        for (int k = 1; k < threads; k++)
+            if (busy[k] < busy[first]) first = k;
+        busy[first] += t->lane[t->lane_order[i]].cost;
+    }
+    for (int k = 0; k < threads; k++)
+        if (busy[k] > last) last = busy[k];
+    return last;
+}
+
+/* There are as many rooms as lanes, so one is always free. */
+static void enter_room(trainer_lane *lane) {
+    trainer_room *room = lane->t->room;
+    while (atomic_flag_test_and_set(&room->taken)) room++;
+    lane->room = room;
+}
+
+static void leave_room(trainer_lane *lane) {
+    atomic_flag_clear(&lane->room->taken);
+    lane->room = NULL;
 }
 
 static int run_lanes(trainer *t, dea_task *task, text_error *error) {
@@ -307,7 +372,7 @@ static void count_rows(trainer_lane *lane, size_t slice) {
     for (int r = 0; r < cut->count; r++) {
         const sample *s = &lane->list->at[lane->plan->order[cut->begin + (size_t)r]];
         if (s->label < 0 || !classes) continue;
-        const dea_real *logits = lane->work.logits + (size_t)r * (size_t)classes;
+        const dea_real *logits = lane->room->work.logits + (size_t)r * (size_t)classes;
         int best = 0;
         for (int c = 1; c < classes; c++)
             if (logits[c] > logits[best]) best = c;
@@ -338,24 +403,24 @@ static encoder_run step_run(const trainer *t, double gamma, size_t slice) {
 static void train_slice(trainer_lane *lane, size_t slice) {
     const trainer *t = lane->t;
     const totals *all = lane->totals;
-    if (batch_fill(&lane->buffer, lane->list, lane->plan, slice, uses_labels(t), &lane->error)) {
+    if (batch_fill(&lane->room->buffer, lane->list, lane->plan, slice, uses_labels(t), &lane->error)) {
         lane->status = DEA_ERR_CAPACITY;
         return;
     }
-    const encoder_batch *batch = &lane->buffer.batch;
+    const encoder_batch *batch = &lane->room->buffer.batch;
     const encoder_run run = step_run(t, all->gamma, slice);
-    lane->status = encoder_forward(t->e, t->params, batch, &run, &lane->work);
+    lane->status = encoder_forward(t->e, t->params, batch, &run, &lane->room->work);
     if (lane->status != DEA_OK) return;
     count_rows(lane, slice);
     encoder_loss loss = encoder_loss_init();
     const double rows_share = all->class_rows ? (double)class_rows_of(batch) / all->class_rows : 0;
-    const double asked_share = all->asked ? (double)lane->buffer.asked / all->asked : 0;
-    const double labelled_share = all->labelled ? (double)lane->buffer.labelled / all->labelled : 0;
+    const double asked_share = all->asked ? (double)lane->room->buffer.asked / all->asked : 0;
+    const double labelled_share = all->labelled ? (double)lane->room->buffer.labelled / all->labelled : 0;
     loss.class_weight = rows_share;
     loss.lm_weight = asked_share;
     loss.gate_weight = t->config.gate_loss ? labelled_share : 0;
     loss.gate.hard_negatives = t->config.hard_negatives;
-    lane->status = encoder_backward(t->e, t->params, batch, &run, &loss, lane->grads, &lane->work);
+    lane->status = encoder_backward(t->e, t->params, batch, &run, &loss, lane->grads, &lane->room->work);
     lane->class_loss += rows_share * loss.class_loss;
     lane->lm_loss += asked_share * loss.lm_loss;
     if (loss.gate_weight > 0) lane->gate_loss += labelled_share * loss.gate_loss;
@@ -363,13 +428,30 @@ static void train_slice(trainer_lane *lane, size_t slice) {
 
 static void train_lane(void *context, int turn) {
     trainer_lane *lane = lane_in_turn(context, turn);
+    enter_room(lane);
     for (size_t i = 0; i < lane->slices && lane->status == DEA_OK; i++) train_slice(lane, lane->slice[i]);
+    leave_room(lane);
 }
 
-/* Batches small enough that the lanes get even shares. */
-static int micro_tokens(const trainer *t) {
-    const size_t even = t->drawn.tokens / (2 * TRAINER_LANES) + 1;
-    return even < (size_t)t->config.micro_tokens ? (int)even : t->config.micro_tokens;
+/* Cuts the drawn rows into batches and gives these to the lanes. Of several sizes, from an even share (of two batches a lane, or of as
+ * many as micro_tokens asks for) up to half larger, that one is taken by which two, three and four threads wait least for the last. */
+static int plan_step(trainer *t, text_error *error) {
+    enum { SIZES = 9 };
+    const size_t most = (size_t)t->config.micro_tokens, even = even_share(t, t->drawn.tokens);
+    size_t best = 0, best_tokens = 0, tokens = 0;
+    for (int i = 0; i < SIZES && tokens < most; i++) {
+        tokens = even + even * (size_t)i / (2 * (SIZES - 1));
+        if (tokens > most) tokens = most;
+        if (batch_plan_make(&t->plan, &t->drawn, (int)tokens, error) || assign(t, &t->drawn, &t->plan, error))
+            return -1;
+        size_t span = 0;
+        for (int threads = 2; threads <= TRAINER_LANES; threads++) span += lanes_span(t, threads);
+        if (best_tokens == 0 || span < best) {
+            best = span;
+            best_tokens = tokens;
+        }
+    }
+    return batch_plan_make(&t->plan, &t->drawn, (int)best_tokens, error) || assign(t, &t->drawn, &t->plan, error);
 }
 
 static totals count_totals(const trainer *t) {
@@ -387,8 +469,13 @@ double trainer_gamma(const trainer *t) {
 }
 
 static double lr_factor(const trainer *t) {
-    if (t->config.cosine) return dea_warmup_cosine(t->step, t->config.warmup, t->config.steps);
-    return t->step < t->config.warmup ? (double)(t->step + 1) / (double)t->config.warmup : 1;
+    const trainer_config *c = &t->config;
+    const int64_t hold = (int64_t)(c->hold * (double)c->steps);
+    if (c->cosine && t->step >= hold) {
+        const int64_t late = hold > c->warmup ? hold - c->warmup : 0;
+        return dea_warmup_cosine(t->step - late, c->warmup, c->steps - late);
+    }
+    return t->step < c->warmup ? (double)(t->step + 1) / (double)c->warmup : 1;
 }
 
 static dea_adamw optimiser(const trainer_config *c) {
@@ -413,8 +500,8 @@ static dea_status isolation_gradients(trainer *t, const encoder_batch *batch, co
     loss.class_weight = loss.lm_weight = what.task;
     loss.gate_weight = what.gate;
     loss.gate.hard_negatives = t->config.hard_negatives;
-    const dea_status status = encoder_forward(t->e, t->params, batch, run, &t->lane[0].work);
-    return status == DEA_OK ? encoder_backward(t->e, t->params, batch, run, &loss, lane->grads, &t->lane[0].work)
+    const dea_status status = encoder_forward(t->e, t->params, batch, run, &t->room[0].work);
+    return status == DEA_OK ? encoder_backward(t->e, t->params, batch, run, &loss, lane->grads, &t->room[0].work)
                             : status;
 }
 
@@ -445,18 +532,18 @@ static int isolation_compare(const trainer *t, text_error *error) {
 static int isolation_layers(trainer *t, const encoder_batch *batch, const encoder_run *run, text_error *error) {
     dea_gate gate = dea_gate_init();
     gate.hard_negatives = t->config.hard_negatives;
-    dea_status status = encoder_forward(t->e, t->params, batch, run, &t->lane[0].work);
+    dea_status status = encoder_forward(t->e, t->params, batch, run, &t->room[0].work);
     for (int l = 0; status == DEA_OK && l < t->e->config.layers; l++) {
         dea_attention a;
         const dea_real *saved;
         dea_isolation report;
-        status = encoder_layer_attention(t->e, &t->lane[0].work, l, &a, &saved);
+        status = encoder_layer_attention(t->e, &t->room[0].work, l, &a, &saved);
         if (status != DEA_OK) break;
         const size_t bytes = dea_verify_isolation_workspace(&a, &gate);
         void *workspace =
             bytes ? aligned_alloc(DEA_ALIGNMENT, (bytes + DEA_ALIGNMENT - 1) / DEA_ALIGNMENT * DEA_ALIGNMENT) : NULL;
         if (!workspace) return text_fail_memory(error, bytes);
-        status = dea_verify_isolation(&a, &gate, t->lane[0].work.hidden, &report, workspace, bytes);
+        status = dea_verify_isolation(&a, &gate, t->room[0].work.hidden, &report, workspace, bytes);
         free(workspace);
         if (status == DEA_ERR_ISOLATION)
             return text_fail(
@@ -472,7 +559,7 @@ static int isolation_layers(trainer *t, const encoder_batch *batch, const encode
 static int check_isolation(trainer *t, const totals *all, text_error *error) {
     if (t->isolation_checked || !uses_labels(t) || !all->labelled) return 0;
     for (size_t s = 0; s < t->plan.slices; s++) {
-        batch_buffer *buffer = &t->lane[0].buffer;
+        batch_buffer *buffer = &t->room[0].buffer;
         if (batch_fill(buffer, &t->drawn, &t->plan, s, 1, error)) return -1;
         if (!buffer->labelled) continue;
         const encoder_run run = step_run(t, all->gamma, s);
@@ -524,11 +611,13 @@ static void for_reached(trainer_lane *lane, size_t begin, size_t end, gradient_w
     }
 }
 
-/* Every element is added in the order of the lanes. */
+/* Every element is added in the order of the lanes, and cleared in all but the first while it is at hand. */
 static void sum_lanes(trainer_lane *lane, size_t begin, size_t end, double factor) {
     (void)factor;
-    for (int l = 1; l < TRAINER_LANES; l++)
+    for (int l = 1; l < TRAINER_LANES; l++) {
         for (size_t j = begin; j < end; j++) lane[0].grads[j] += lane[l].grads[j];
+        memset(lane[l].grads + begin, 0, (end - begin) * sizeof *lane->grads);
+    }
 }
 
 static void scale(trainer_lane *lane, size_t begin, size_t end, double factor) {
@@ -538,11 +627,6 @@ static void scale(trainer_lane *lane, size_t begin, size_t end, double factor) {
 static void clear(trainer_lane *lane, size_t begin, size_t end, double factor) {
     (void)factor;
     memset(lane->grads + begin, 0, (end - begin) * sizeof *lane->grads);
-}
-
-static void clear_lane(void *context, int index) {
-    trainer_lane *lane = (trainer_lane *)context + index;
-    for_reached(lane, 0, lane->t->e->table.elements, clear, 0);
 }
 
 static void sum_part(void *context, int part) {
@@ -564,10 +648,14 @@ static void update_part(void *context, int part) {
     }
     own->status =
         dea_adamw_step(own->adamw, &own->part, t->params, lane[0].grads, t->m, t->v, t->step + 1, own->lr_factor, NULL);
+    for (int i = 0; i < own->part.count; i++) {
+        const dea_tensor *tensor = &own->part.tensors[i];
+        for_reached(lane, tensor->offset, tensor->offset + tensor->count, clear, 0);
+    }
 }
 
-/* Sums the lanes' gradients, clips each group by its own norm, and takes the optimiser's step: every lane a part of every tensor,
- * so that threads share this work too. The norms are sums over the parts in a fixed order. */
+/* Sums the lanes' gradients, clips each group by its own norm, takes the optimiser's step and leaves all gradients 0: every lane a
+ * part of every tensor, so that threads share this work too. The norms are sums over the parts in a fixed order. */
 static int update(trainer *t, trainer_step_report *report, text_error *error) {
     dea_adamw adamw = optimiser(&t->config);
     double clip[DEA_GROUPS];
@@ -588,9 +676,7 @@ static int update(trainer *t, trainer_step_report *report, text_error *error) {
         t->lane[i].lr_factor = report->lr_factor;
         memcpy(t->lane[i].clip, clip, sizeof clip);
     }
-    if (run_lanes(t, update_part, error)) return -1;
-    pool_run(&t->threads, TRAINER_LANES, clear_lane, t->lane);
-    return 0;
+    return run_lanes(t, update_part, error);
 }
 
 static void collect(const trainer *t, const totals *all, trainer_step_report *report, int *rows_by_tag,
@@ -619,10 +705,9 @@ int trainer_step(trainer *t, trainer_step_report *report, text_error *error) {
     if (feed_draw(&t->feed, t->step, t->config.batch_tokens, t->config.batch_rows, t->vocabulary,
                   (size_t)t->config.model.max_length, uses_labels(t) ? &t->labels : NULL, &t->drawn, error))
         return -1;
-    if (batch_plan_make(&t->plan, &t->drawn, micro_tokens(t), error)) return -1;
+    if (plan_step(t, error)) return -1;
     const totals all = count_totals(t);
-    if (list_reached(t, &all, error) || check_isolation(t, &all, error) || assign(t, &t->drawn, &t->plan, error))
-        return -1;
+    if (list_reached(t, &all, error) || check_isolation(t, &all, error)) return -1;
     for (int i = 0; i < TRAINER_LANES; i++) t->lane[i].totals = &all;
     if (run_lanes(t, train_lane, error)) return -1;
     collect(t, &all, report, rows_by_tag, correct_by_tag);
@@ -642,7 +727,7 @@ static int bin_of(double x) {
 }
 
 static void count_alpha(trainer_lane *lane, const dea_maps *maps) {
-    const encoder_batch *batch = &lane->buffer.batch;
+    const encoder_batch *batch = &lane->room->buffer.batch;
     const encoder_config *c = &lane->t->e->config;
     for (int l = 0; l < c->layers; l++)
         for (size_t b = 0; b < batch->block_count; b++) {
@@ -654,41 +739,40 @@ static void count_alpha(trainer_lane *lane, const dea_maps *maps) {
         }
 }
 
-/* Room for alpha-hat of every layer. */
-static dea_maps *lane_maps(trainer_lane *lane, dea_maps *maps) {
-    const encoder_config *c = &lane->t->e->config;
-    const encoder_batch *batch = &lane->buffer.batch;
+/* Memory for alpha-hat of every layer. */
+static dea_maps *room_maps(trainer_room *room, const encoder_config *c, dea_maps *maps) {
+    const encoder_batch *batch = &room->buffer.batch;
     const size_t map = (size_t)batch->rows * (size_t)c->heads * (size_t)batch->length * (size_t)batch->length;
     const size_t need = map * (size_t)c->layers;
-    if (need > lane->map_capacity) {
-        free(lane->map);
-        lane->map = malloc(need * sizeof *lane->map);
-        lane->map_capacity = lane->map ? need : 0;
-        if (!lane->map) return NULL;
+    if (need > room->map_capacity) {
+        free(room->map);
+        room->map = malloc(need * sizeof *room->map);
+        room->map_capacity = room->map ? need : 0;
+        if (!room->map) return NULL;
     }
-    for (int l = 0; l < c->layers; l++) maps[l] = (dea_maps){.alpha_hat = lane->map + (size_t)l * map};
+    for (int l = 0; l < c->layers; l++) maps[l] = (dea_maps){.alpha_hat = room->map + (size_t)l * map};
     return maps;
 }
 
 static void evaluate_slice(trainer_lane *lane, size_t slice) {
     const trainer *t = lane->t;
     const int labels = uses_labels(t) && slice % MAPPED_EVERY == 0;
-    if (batch_fill(&lane->buffer, lane->list, lane->plan, slice, labels, &lane->error)) {
+    if (batch_fill(&lane->room->buffer, lane->list, lane->plan, slice, labels, &lane->error)) {
         lane->status = DEA_ERR_CAPACITY;
         return;
     }
     encoder_run run = {0};
     dea_maps *maps = NULL;
-    if (lane->buffer.batch.block_count) {
+    if (lane->room->buffer.batch.block_count) {
         maps = calloc((size_t)t->e->config.layers, sizeof *maps);
-        run.maps = maps ? lane_maps(lane, maps) : NULL;
+        run.maps = maps ? room_maps(lane->room, &t->e->config, maps) : NULL;
         if (!run.maps) {
             free(maps);
             lane->status = DEA_ERR_CAPACITY;
             return;
         }
     }
-    lane->status = encoder_forward(t->e, t->params, &lane->buffer.batch, &run, &lane->work);
+    lane->status = encoder_forward(t->e, t->params, &lane->room->buffer.batch, &run, &lane->room->work);
     if (lane->status == DEA_OK) count_rows(lane, slice);
     if (lane->status == DEA_OK && run.maps) count_alpha(lane, run.maps);
     free(maps);
@@ -696,7 +780,9 @@ static void evaluate_slice(trainer_lane *lane, size_t slice) {
 
 static void evaluate_lane(void *context, int turn) {
     trainer_lane *lane = lane_in_turn(context, turn);
+    enter_room(lane);
     for (size_t i = 0; i < lane->slices && lane->status == DEA_OK; i++) evaluate_slice(lane, lane->slice[i]);
+    leave_room(lane);
 }
 
 static int compare_reals(const void *a, const void *b) {
@@ -790,8 +876,8 @@ static size_t lane_dev_memory(const trainer *t, const trainer_lane *lane) {
     return most;
 }
 
-/* What the largest batches to be expected need in each lane, of training and of the evaluations. */
-static int lane_memory(trainer *t, size_t bytes[TRAINER_LANES], text_error *error) {
+/* What the largest batch to be expected needs, of training and of the evaluations. */
+static int room_memory(trainer *t, size_t *bytes, text_error *error) {
     size_t longest = 0;
     for (size_t i = 0; i < t->dev.count; i++)
         if ((size_t)t->dev.at[i].length > longest) longest = (size_t)t->dev.at[i].length;
@@ -800,26 +886,27 @@ static int lane_memory(trainer *t, size_t bytes[TRAINER_LANES], text_error *erro
     size_t tokens = (size_t)t->config.batch_rows * mean;
     if (tokens == 0 || (t->config.batch_tokens && (size_t)t->config.batch_tokens < tokens))
         tokens = (size_t)t->config.batch_tokens;
-    tokens = (tokens + tokens / 8) / (2 * TRAINER_LANES) + 1; /* the last story drawn goes over */
+    tokens = even_share(t, tokens + tokens / 8); /* the last story drawn goes over */
+    tokens += tokens / 2;                        /* see plan_step */
     if (tokens > (size_t)t->config.micro_tokens) tokens = (size_t)t->config.micro_tokens;
     const int count = (int)tokens / length + 1;
-    const size_t train = batch_memory(t, count, length, 1, 0);
+    *bytes = batch_memory(t, count, length, 1, 0);
     if (assign(t, &t->dev, &t->dev_plan, error)) return -1;
     for (int i = 0; i < TRAINER_LANES; i++) {
         const size_t dev = lane_dev_memory(t, &t->lane[i]);
-        bytes[i] = train > dev ? train : dev;
+        if (dev > *bytes) *bytes = dev;
     }
     return 0;
 }
 
 /* Activations are taken at once: growing from batch to batch leaves holes in the heap. */
-static int reserve_lanes(trainer *t, text_error *error) {
-    size_t bytes[TRAINER_LANES];
-    if (lane_memory(t, bytes, error)) return -1;
+static int reserve_rooms(trainer *t, text_error *error) {
+    size_t bytes;
+    if (room_memory(t, &bytes, error)) return -1;
     t->expected = hardware_peak_memory();
-    for (int i = 0; i < TRAINER_LANES; i++) {
-        if (encoder_work_reserve(&t->lane[i].work, bytes[i]) != DEA_OK) return text_fail_memory(error, bytes[i]);
-        t->expected += bytes[i];
+    for (int i = 0; i < TRAINER_LANES && i < t->threads; i++) {
+        if (encoder_work_reserve(&t->room[i].work, bytes) != DEA_OK) return text_fail_memory(error, bytes);
+        t->expected += bytes;
     }
     return 0;
 }
@@ -851,7 +938,7 @@ int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary
     if (!result) result = make_lanes(t, error);
     if (!result) result = check_stored(t, error);
     if (!result) result = make_dev(t, error);
-    if (!result) result = reserve_lanes(t, error);
+    if (!result) result = reserve_rooms(t, error);
     if (result) trainer_close(t);
     return result;
 }

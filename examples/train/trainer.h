@@ -30,6 +30,7 @@ typedef struct trainer_config {
     double embedding_rate;       /* factor on lr for the token embedding: a rare word has few steps to move */
     int64_t warmup;              /* steps of linear warm-up */
     int cosine;                  /* then 1: cosine to 0 at `steps`; 0: constant */
+    double hold;                 /* the cosine begins after this share of `steps` */
     int64_t gamma_steps;         /* gamma falls from 1 to 0 over so many steps; 0: it is 0 throughout */
     int gate_loss;               /* 0: labels do not train the gate */
     int hard_negatives;          /* see dea_gate */
@@ -69,6 +70,12 @@ typedef struct trainer_eval_report {
 } trainer_eval_report;
 
 typedef struct trainer_lane trainer_lane;
+typedef struct trainer_room trainer_room;
+
+/* Work of a batch, or of a lane. */
+typedef struct lane_work {
+    size_t cost, index;
+} lane_work;
 
 typedef struct trainer {
     trainer_config config;
@@ -87,9 +94,12 @@ typedef struct trainer {
     size_t expected;    /* see trainer_memory */
     samples drawn, dev;
     batch_plan plan, dev_plan;
-    const char **dev_source;        /* [dev.count] */
-    trainer_lane *lane;             /* [TRAINER_LANES] */
-    int lane_order[TRAINER_LANES];  /* most work first */
+    const char **dev_source;       /* [dev.count] */
+    trainer_lane *lane;            /* [TRAINER_LANES] */
+    trainer_room *room;            /* [TRAINER_LANES], of which as many are used as there are threads */
+    int lane_order[TRAINER_LANES]; /* most work first */
+    lane_work *work;               /* of the batches, while these are given to the lanes */
+    size_t work_capacity;
     size_t *reached, reached_count; /* words whose embeddings the step's gradients reach; room for the vocabulary */
     unsigned char *is_reached;      /* [vocab] */
 } trainer;
@@ -102,8 +112,8 @@ int trainer_open(trainer *t, const trainer_config *config, tokenizer *vocabulary
                  int threads, text_error *error);
 void trainer_close(trainer *t);
 
-/* Bytes that the process will have at its height: what it has now, and what the lanes' batches will add, of training and of the
- * evaluations, with rows as long as the longest of the dev rows. */
+/* Bytes that the process will have at its height: what it has now, and what the batches that threads work on will add, of training
+ * and of the evaluations, with rows as long as the longest of the dev rows. */
 size_t trainer_memory(const trainer *t);
 
 /* One step. 0, or -1 with a message: NaN in a gradient, an isolation check that failed (first step of a run), memory. */
