@@ -523,8 +523,9 @@ static void test_settings(void **state) {
     assert_int_equal(settings_sources(&c, "babi18:2:0.86/0.7,isa", &error), 0);
     assert_int_equal(c.plan[0].kind, FEED_FRESH);
     assert_int_equal(c.plan[1].kind, FEED_STORED);
-    static const char *const wrong[] = {"babi18:none", "babi18:1/2", "babi18:1:0.9/", "babi18:1:0.9/x",
-                                        "babi18:1:.1/.1/.1/.1/.1/.1/.1/.1/.1"};
+    static const char *const wrong[] = {
+        "babi18:none", "babi18:1/2", "babi18:1:0.9/", "babi18:1:0.9/x", "babi18:1:.1/.1/.1/.1/.1/.1/.1/.1/.1",
+        "isa@2",       "babi17@5"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(settings_sources(&c, wrong[i], &error), -1);
     assert_int_equal(settings_preset("huge", &c), -1);

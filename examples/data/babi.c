@@ -256,7 +256,7 @@ static const char *const directions[4] = {" is above ", " is below ", " is to th
 
 static const char *const describe17[] = {
     "one fact and a question on it",
-    "two facts on four objects, in half of the stories with a third like one of the asked; a question on one fact",
+    "two facts on four objects, in half of the stories with a third object like an asked one; a question on one fact",
     "as the full story, but half of them on one line and told in opposite words, and half with objects alike",
     "the full story: three objects, two facts, a question on the two ends along one axis",
 };

@@ -110,6 +110,9 @@ int feed_check(const feed_plan *plan, int plans, text_error *error) {
         if (has_plan(plan, i, p->name)) return text_fail(error, "the source '%s' is named twice", p->name);
         if (p->kind == FEED_FRESH && p->first > stages)
             return text_fail(error, "'%s' has %d stages, it cannot start with %d", p->name, stages, p->first);
+        if (p->kind != FEED_FRESH && p->first > 1)
+            return text_fail(error, "'%s' is not drawn fresh and has no stages: it cannot start with %d", p->name,
+                             p->first);
         if (!strcmp(p->after, p->name)) return text_fail(error, "the source '%s' waits for itself", p->name);
         if (p->after[0] && !has_plan(plan, plans, p->after))
             return text_fail(error, "'%s' waits for '%s', which is not trained", p->name, p->after);

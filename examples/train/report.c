@@ -79,6 +79,7 @@ static void print_sources(const trainer *t) {
             printf(" fresh, %d stages", s->stages);
         else
             printf(" %zu %s", s->units, s->plan.kind == FEED_TEXT ? "paragraphs" : "premises");
+        if (s->plan.first > 1) printf(" from %d on", s->plan.first);
         if (s->plan.after[0]) printf(", after %s", s->plan.after);
     }
     puts("");
