@@ -234,7 +234,7 @@ static void test_padding(void **state) {
     trainer_close(&t);
 }
 
-/* A step's batches hold every row once and are no larger than micro-tokens allows; lanes have at most as many as even shares need. */
+/* A step's batches hold every row once and are no larger than micro-tokens allows, and not many more than even shares need. */
 static void test_step_batches(void **state) {
     (void)state;
     static const int micro[] = {40, 112, 2048};

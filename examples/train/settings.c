@@ -290,8 +290,7 @@ static trainer_config small(void) {
     c.model.tie_k_to_q = 1;
     c.model.w_rel_identity = 1; /* with W_k = W_q: equal words match by either expert from the first step */
     c.steps = 11200;
-    c.micro_tokens =
-        112; /* activations of 2 MB, which stay in a core's own cache: with larger batches two threads wait for memory */
+    c.micro_tokens = 112; /* 2 MB of activations, a core's own cache: with more two threads wait for memory */
     c.batch_rows = 32; /* one run of 17 stayed on task 18's plateau; with 64 rows and half the steps two of three did */
     c.story_pairs = 1;
     c.lr = 1.4e-3;

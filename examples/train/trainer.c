@@ -433,6 +433,11 @@ static void train_lane(void *context, int turn) {
     leave_room(lane);
 }
 
+static int cut_step(trainer *t, size_t tokens, text_error *error) {
+    if (batch_plan_make(&t->plan, &t->drawn, (int)tokens, error)) return -1;
+    return assign(t, &t->drawn, &t->plan, error);
+}
+
 /* Cuts the drawn rows into batches and gives these to the lanes. Of several sizes, from an even share (of two batches a lane, or of as
  * many as micro_tokens asks for) up to half larger, that one is taken by which two, three and four threads wait least for the last. */
 static int plan_step(trainer *t, text_error *error) {
@@ -442,8 +447,7 @@ static int plan_step(trainer *t, text_error *error) {
     for (int i = 0; i < SIZES && tokens < most; i++) {
         tokens = even + even * (size_t)i / (2 * (SIZES - 1));
         if (tokens > most) tokens = most;
-        if (batch_plan_make(&t->plan, &t->drawn, (int)tokens, error) || assign(t, &t->drawn, &t->plan, error))
-            return -1;
+        if (cut_step(t, tokens, error)) return -1;
         size_t span = 0;
         for (int threads = 2; threads <= TRAINER_LANES; threads++) span += lanes_span(t, threads);
         if (best_tokens == 0 || span < best) {
@@ -451,7 +455,7 @@ static int plan_step(trainer *t, text_error *error) {
             best_tokens = tokens;
         }
     }
-    return batch_plan_make(&t->plan, &t->drawn, (int)best_tokens, error) || assign(t, &t->drawn, &t->plan, error);
+    return tokens == best_tokens ? 0 : cut_step(t, best_tokens, error); /* the last one tried is in place */
 }
 
 static totals count_totals(const trainer *t) {
@@ -611,6 +615,13 @@ static void for_reached(trainer_lane *lane, size_t begin, size_t end, gradient_w
     }
 }
 
+static void for_part(trainer_lane *lane, const dea_table *part, gradient_work *work) {
+    for (int i = 0; i < part->count; i++) {
+        const dea_tensor *tensor = &part->tensors[i];
+        for_reached(lane, tensor->offset, tensor->offset + tensor->count, work, 1);
+    }
+}
+
 /* Every element is added in the order of the lanes, and cleared in all but the first while it is at hand. */
 static void sum_lanes(trainer_lane *lane, size_t begin, size_t end, double factor) {
     (void)factor;
@@ -631,10 +642,7 @@ static void clear(trainer_lane *lane, size_t begin, size_t end, double factor) {
 
 static void sum_part(void *context, int part) {
     trainer_lane *lane = context, *own = &lane[part];
-    for (int i = 0; i < own->part.count; i++) {
-        const dea_tensor *tensor = &own->part.tensors[i];
-        for_reached(lane, tensor->offset, tensor->offset + tensor->count, sum_lanes, 0);
-    }
+    for_part(lane, &own->part, sum_lanes);
     own->status = dea_gradient_squares(&own->part, lane[0].grads, own->squares);
 }
 
@@ -648,10 +656,7 @@ static void update_part(void *context, int part) {
     }
     own->status =
         dea_adamw_step(own->adamw, &own->part, t->params, lane[0].grads, t->m, t->v, t->step + 1, own->lr_factor, NULL);
-    for (int i = 0; i < own->part.count; i++) {
-        const dea_tensor *tensor = &own->part.tensors[i];
-        for_reached(lane, tensor->offset, tensor->offset + tensor->count, clear, 0);
-    }
+    for_part(lane, &own->part, clear);
 }
 
 /* Sums the lanes' gradients, clips each group by its own norm, takes the optimiser's step and leaves all gradients 0: every lane a

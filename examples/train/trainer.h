@@ -94,7 +94,6 @@ typedef struct trainer {
     size_t expected;    /* see trainer_memory */
     samples drawn, dev;
     batch_plan plan, dev_plan;
-    const char **dev_source;       /* [dev.count] */
     trainer_lane *lane;            /* [TRAINER_LANES] */
     trainer_room *room;            /* [TRAINER_LANES], of which as many are used as there are threads */
     int lane_order[TRAINER_LANES]; /* most work first */
